@@ -1,0 +1,14 @@
+//! Exact resource quantities and a hierarchical quota forest.
+//!
+//! The forest's leaves are ClusterQueues, its inner nodes are Cohorts. Each node may have a nominal quota, a borrowing
+//! limit and a lending limit per *(flavor, resource)*, and the forest answers how much of it is free at any leaf.
+
+mod amount;
+mod forest;
+mod ids;
+mod quantity;
+
+pub use amount::Amount;
+pub use forest::{Forest, Limits, Mark, NodeKind, NodeQuota, Weight};
+pub use ids::{FlavorId, FlavorResourceId, Names, NodeId, ResourceId};
+pub use quantity::{ParseQuantityError, Quantity};

@@ -28,9 +28,10 @@ pub use config::{
     WaitForPodsReady,
 };
 pub use decision::{
-    Cycle, Entry, Event, EventType, Eviction, Inadmissible, Outcome, PreemptionReason, Skip, StatusWrite, Victim, Written,
+    Cycle, Entry, Event, EventType, Eviction, Inadmissible, Outcome, PreemptionReason, Skip, StatusWrite, Victim,
+    Written,
 };
-pub use engine::{CheckSpec, Engine, Violation};
+pub use engine::{CheckSpec, CohortCycle, Engine, Violation};
 pub use explain::{
     Blocker, Cause, Explanation, FlavorExplanation, PodSetExplanation, ResourceExplanation, ResourceLimit, Verdict,
 };

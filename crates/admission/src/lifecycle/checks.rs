@@ -9,10 +9,9 @@ use slicegate_workload::{
 /// The checks of a ClusterQueue that a workload must pass: with quota those for one of its flavors, without it those for
 /// every flavor of the ClusterQueue.
 pub fn required_checks(queue: &ClusterQueueSpec, admission: Option<&Admission>) -> BTreeSet<Box<str>> {
-    let all: BTreeSet<&str> =
-        queue.resource_groups.iter().flat_map(|g| g.flavors.iter().map(|f| &*f.name)).collect();
-    let assigned: Option<BTreeSet<&str>> = admission
-        .map(|a| a.pod_set_assignments.iter().flat_map(|p| p.flavors.values().map(|f| &**f)).collect());
+    let all: BTreeSet<&str> = queue.resource_groups.iter().flat_map(|g| g.flavors.iter().map(|f| &*f.name)).collect();
+    let assigned: Option<BTreeSet<&str>> =
+        admission.map(|a| a.pod_set_assignments.iter().flat_map(|p| p.flavors.values().map(|f| &**f)).collect());
     let mut merged: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for AdmissionCheckRule { name, on_flavors } in &queue.admission_checks {
         let flavors = merged.entry(name).or_default();
@@ -85,12 +84,13 @@ fn list(status: &WorkloadStatus, state: CheckState) -> Option<String> {
     }
     found.sort_by(|a, b| a.name.cmp(&b.name));
     let plural = if found.len() > 1 { "s" } else { "" };
-    let parts: Vec<String> = found
-        .iter()
-        .map(|c| {
-            if c.message.is_empty() { format!("\"{}\"", c.name) } else { format!("\"{}\" ({})", c.name, c.message) }
-        })
-        .collect();
+    let parts: Vec<String> =
+        found
+            .iter()
+            .map(|c| {
+                if c.message.is_empty() { format!("\"{}\"", c.name) } else { format!("\"{}\" ({})", c.name, c.message) }
+            })
+            .collect();
     Some(format!("AdmissionCheck{plural} in {} state: {}", state.as_str(), parts.join("; ")))
 }
 
@@ -121,8 +121,11 @@ pub(super) fn reset_checks(status: &mut WorkloadStatus, now: Timestamp) {
         if check.state == CheckState::Pending {
             continue;
         }
-        check.retry_count =
-            if check.state == CheckState::Retry { Some(check.retry_count.unwrap_or(0).saturating_add(1)) } else { None };
+        check.retry_count = if check.state == CheckState::Retry {
+            Some(check.retry_count.unwrap_or(0).saturating_add(1))
+        } else {
+            None
+        };
         check.message = format!("Reset to Pending after eviction. Previously: {}", check.state.as_str()).into();
         check.state = CheckState::Pending;
         check.last_transition = now.truncated();

@@ -41,7 +41,8 @@ pub fn should_deactivate(workload: &Workload) -> bool {
 /// What becomes of a workload that is not active: it is evicted, unless it is already, and starts over if it is activated
 /// again. Returns the eviction, if there is one, and whether anything changed.
 pub fn deactivate(status: &mut WorkloadStatus, at: At) -> (Option<EvictionStep>, bool) {
-    let target = status.conditions.get(&ConditionType::DeactivationTarget).filter(|c| c.status == Status::True).cloned();
+    let target =
+        status.conditions.get(&ConditionType::DeactivationTarget).filter(|c| c.status == Status::True).cloned();
     let mut changed = status.conditions.remove(&ConditionType::DeactivationTarget);
     changed |= status.requeue_state.take().is_some();
     if super::is_evicted(status) {

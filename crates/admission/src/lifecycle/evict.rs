@@ -1,8 +1,6 @@
 //! Taking quota away.
 
-use slicegate_workload::{
-    ConditionType, EvictionCount, GatePosition, Status, Timestamp, Workload, WorkloadStatus,
-};
+use slicegate_workload::{ConditionType, EvictionCount, GatePosition, Status, Timestamp, Workload, WorkloadStatus};
 
 use super::{At, checks::reset_checks, phase, state::Phase, sync_admitted};
 use crate::{Event, EventType, Gates, PreemptionReason};
@@ -102,8 +100,7 @@ pub fn evict(status: &mut WorkloadStatus, step: &EvictionStep, at: At) {
 
 /// [`evict`] for the sake of another workload, which also sets the condition `Preempted`.
 pub fn preempt(status: &mut WorkloadStatus, reason: PreemptionReason, message: &str, at: At) {
-    let step =
-        EvictionStep { reason: EvictionReason::Preempted, cause: Box::default(), message: message.into() };
+    let step = EvictionStep { reason: EvictionReason::Preempted, cause: Box::default(), message: message.into() };
     evict(status, &step, at);
     at.set(status, ConditionType::Preempted, Status::True, reason.as_str(), message);
 }

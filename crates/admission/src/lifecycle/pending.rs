@@ -52,7 +52,8 @@ pub fn sync_pending(
     let cluster_queue = &facts.cluster_queue_name;
     let legacy = !gates.unadmitted_workloads_observability;
     let old = status.conditions.get(&ConditionType::QuotaReserved);
-    let old_reason: Option<&str> = old.filter(|c| c.status == Status::False).map(|c| &*c.reason);
+    let old_reason = old.filter(|c| c.status == Status::False).map(|c| c.reason.clone());
+    let old_reason = old_reason.as_deref();
     let mut set = |reason: &str, old: &str, message: &str| {
         set_pending(status, if legacy { old } else { reason }, message, at, gates)
     };

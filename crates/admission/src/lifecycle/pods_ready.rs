@@ -25,7 +25,10 @@ impl PodsReadyCause {
 }
 
 /// What the workload's pods are waited for and until when; `None` if they are not.
-pub fn pods_ready_timeout(workload: &Workload, config: Option<&WaitForPodsReady>) -> Option<(PodsReadyCause, Timestamp)> {
+pub fn pods_ready_timeout(
+    workload: &Workload,
+    config: Option<&WaitForPodsReady>,
+) -> Option<(PodsReadyCause, Timestamp)> {
     let config = config?;
     let status = &workload.status;
     if !workload.spec.active || is_evicted(status) {

@@ -10,10 +10,7 @@ pub fn backoff_expired(status: &WorkloadStatus, now: Timestamp) -> bool {
     if status.conditions.is_false(&ConditionType::Requeued) {
         return false;
     }
-    status
-        .requeue_state
-        .and_then(|s| s.requeue_at)
-        .is_none_or(|at| now.truncated() >= at.truncated())
+    status.requeue_state.and_then(|s| s.requeue_at).is_none_or(|at| now.truncated() >= at.truncated())
 }
 
 /// The wait before try number `count` (from 1), in microseconds: the base, doubled every time, not above the longest, and up
@@ -79,7 +76,13 @@ pub enum Requeue {
 }
 
 /// Lets a workload that was put aside compete again once what it waited for has happened.
-pub fn requeue(workload: &Workload, status: &mut WorkloadStatus, facts: RequeueFacts, at: At, gates: &Gates) -> Requeue {
+pub fn requeue(
+    workload: &Workload,
+    status: &mut WorkloadStatus,
+    facts: RequeueFacts,
+    at: At,
+    gates: &Gates,
+) -> Requeue {
     if !workload.spec.active || status.conditions.is_true(&ConditionType::Finished) {
         return Requeue::None;
     }

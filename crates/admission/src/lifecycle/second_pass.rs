@@ -20,8 +20,10 @@ pub fn needs_second_pass(workload: &Workload) -> bool {
             .iter()
             .any(|p| p.topology_assignment.is_none() && p.delayed_topology_pending == Some(true));
     let lost_node = admitted
-        && admission.pod_set_assignments.iter().filter_map(|p| p.topology_assignment.as_ref()).any(|t| {
-            t.domains.iter().any(|d| d.values.last().is_some_and(|v| status.unhealthy_nodes.contains(v)))
-        });
+        && admission
+            .pod_set_assignments
+            .iter()
+            .filter_map(|p| p.topology_assignment.as_ref())
+            .any(|t| t.domains.iter().any(|d| d.values.last().is_some_and(|v| status.unhealthy_nodes.contains(v))));
     waits_for_place || lost_node
 }

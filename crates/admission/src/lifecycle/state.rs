@@ -1,6 +1,8 @@
 //! Where a workload stands.
 
-use slicegate_workload::{ConditionType, GatePosition, PreemptionGate, Timestamp, Workload, WorkloadSpec, WorkloadStatus};
+use slicegate_workload::{
+    ConditionType, GatePosition, PreemptionGate, Timestamp, Workload, WorkloadSpec, WorkloadStatus,
+};
 
 use crate::Gates;
 

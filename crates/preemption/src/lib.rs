@@ -1,11 +1,20 @@
 //! Choosing whom to preempt.
 
+mod candidate;
+mod classical;
+mod fair;
+mod fits;
+mod lazy;
 mod memory;
 mod plan;
 mod planner;
+mod share;
+mod text;
 mod world;
 
+pub use candidate::Policy;
 pub use memory::{MemoryWorkload, MemoryWorld};
 pub use plan::{Config, FairSharing, Guard, Possibility, Preemptor, Reason, Request, Simulation, Target};
 pub use planner::Planner;
+pub use text::{Message, path};
 pub use world::{Holder, LocalQueueUsage, WorkloadRef, World};

@@ -1,6 +1,6 @@
 //! What is to be assigned.
 
-use slicegate_quota::{FlavorId, ResourceId};
+use slicegate_quota::{FlavorId, FlavorResourceId, ResourceId};
 use slicegate_workload::TopologyAssignment;
 
 use crate::{Eligibility, LastTried};
@@ -30,11 +30,22 @@ impl TopologyDemand {
     }
 }
 
+/// A flavor that a resource was given before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SeedFlavor {
+    /// The resource.
+    pub resource: ResourceId,
+    /// The flavor.
+    pub flavor: FlavorId,
+    /// Both.
+    pub pair: FlavorResourceId,
+}
+
 /// What a pod set was given before: by an earlier pass over the same workload.
 #[derive(Clone, Copy, Debug)]
 pub struct Seed<'a> {
-    /// The flavors, by resource.
-    pub flavors: &'a [(ResourceId, FlavorId)],
+    /// The flavors, each resource once.
+    pub flavors: &'a [SeedFlavor],
     /// The place of its pods.
     pub topology: Option<&'a TopologyAssignment>,
     /// Whether that place names a node that failed.

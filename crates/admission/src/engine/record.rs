@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use slicegate_flavor::LastTried;
 use slicegate_quota::{Amount, FlavorResourceId, NodeId};
-use slicegate_workload::{Key, Timestamp, WorkloadStatus};
+use slicegate_workload::{Key, Stage, Timestamp, WorkloadStatus};
 
 use super::ids::{ClassId, LocalQueueId, ShapeId, Slab, WorkloadId};
-use crate::lifecycle::Phase;
 
 /// Quota that a workload holds.
 #[derive(Clone, Debug)]
@@ -61,9 +60,7 @@ pub(super) struct Record {
     pub(super) queue: LocalQueueId,
     /// Its position among the workloads of the LocalQueue.
     pub(super) queue_position: u32,
-    /// The pod sets as they are written.
-    pub(super) raw: ShapeId,
-    /// The pod sets with defaults filled in.
+    /// Its pod sets.
     pub(super) shape: ShapeId,
     pub(super) class: ClassId,
     pub(super) base_priority: i32,
@@ -71,12 +68,11 @@ pub(super) struct Record {
     /// From when it waits in line.
     pub(super) queued_at: Timestamp,
     /// How far it is by the API.
-    pub(super) phase: Phase,
+    pub(super) phase: Stage,
     pub(super) active: bool,
     /// Whether it may enter a queue.
     pub(super) admissible: bool,
     pub(super) closed_gate: bool,
-    pub(super) owned_by_pod: bool,
     /// Whether a cycle is to look at it although it holds quota.
     pub(super) second_pass: bool,
     /// Whether an eviction for preemption was decided and not seen yet.

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use slicegate_flavor::{ClusterQueueView, FlavorTable, ResourceOrder};
 use slicegate_preemption::{Holder, LocalQueueUsage, WorkloadRef, World};
 use slicegate_quota::{Forest, Mark, Names, NodeId};
 use slicegate_workload::{
@@ -12,14 +11,12 @@ use slicegate_workload::{
 use super::afs::Ledger;
 use super::ids::{LocalQueueId, WorkloadId};
 use super::record::{Holding, Records};
-use super::shape::Shapes;
 use crate::InactiveReason;
 
 /// A ClusterQueue.
 #[derive(Clone, Debug)]
 pub(super) struct ClusterQueue {
     pub(super) spec: ClusterQueueSpec,
-    pub(super) view: ClusterQueueView,
     /// Everything that keeps it from admitting.
     pub(super) inactive: Vec<InactiveReason>,
     /// Workloads that hold its quota.
@@ -93,10 +90,7 @@ pub(super) struct Namespace {
 pub(super) struct State {
     pub(super) names: Names,
     pub(super) forest: Forest,
-    pub(super) flavors: FlavorTable,
-    pub(super) order: ResourceOrder,
     pub(super) records: Records,
-    pub(super) shapes: Shapes,
     /// By index of node.
     pub(super) queues: Vec<Option<ClusterQueue>>,
     pub(super) local_queues: Vec<LocalQueue>,

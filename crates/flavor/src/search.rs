@@ -16,6 +16,19 @@ pub(crate) struct Context<'a> {
     pub(crate) topology_only: bool,
 }
 
+impl<'a> Context<'a> {
+    pub(crate) fn new(
+        cluster_queue: &'a ClusterQueueView,
+        workload: &'a WorkloadRequest<'a>,
+        features: Features,
+        placer: &dyn Placer,
+    ) -> Self {
+        let topology_only = features.topology
+            && cluster_queue.groups.iter().flat_map(|g| &g.flavors).all(|f| placer.has_topology(f.flavor));
+        Self { cluster_queue, workload, features, topology_only }
+    }
+}
+
 /// One resource group to be solved for some pod sets together.
 pub(crate) struct Question<'a> {
     /// The position of the resource group.

@@ -187,6 +187,8 @@ impl Assigner {
             if self.search.best.is_empty() {
                 return Ok(());
             }
+            // Should groups overlap, the later one decides.
+            self.chosen.retain(|c| self.search.best.iter().all(|b| b.resource != c.resource));
             self.chosen.append(&mut self.search.best);
         }
         Ok(())

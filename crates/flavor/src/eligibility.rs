@@ -34,10 +34,8 @@ pub struct Eligibility {
 impl Eligibility {
     /// Compares a pod with every flavor.
     pub fn new(pod: &PodSpec, flavors: &FlavorTable) -> Self {
-        let verdicts = flavors
-            .iter()
-            .map(|(_, flavor)| flavor.map_or(Verdict::NotFound, |flavor| verdict(pod, flavor)))
-            .collect();
+        let verdicts =
+            flavors.iter().map(|(_, flavor)| flavor.map_or(Verdict::NotFound, |flavor| verdict(pod, flavor))).collect();
         let has_topology = flavors.iter().map(|(_, flavor)| flavor.is_some_and(|f| f.topology.is_some())).collect();
         Self { verdicts, has_topology, generation: flavors.generation() }
     }
@@ -78,8 +76,7 @@ fn accepts_labels(pod: &PodSpec, labels: &Labels) -> bool {
     }
     let Some(terms) = pod.node_affinity.as_ref().and_then(|a| a.required.as_ref()) else { return true };
     let concerns = |term: &SelectorTerm| term.match_expressions.iter().any(|r| known(&r.key));
-    let accepts = |term: &SelectorTerm| {
-        term.match_expressions.iter().filter(|r| known(&r.key)).all(|r| r.matches(labels))
-    };
+    let accepts =
+        |term: &SelectorTerm| term.match_expressions.iter().filter(|r| known(&r.key)).all(|r| r.matches(labels));
     terms.is_empty() || terms.iter().any(|t| !concerns(t) || accepts(t))
 }

@@ -146,8 +146,8 @@ impl Search {
         };
         self.current.clear();
         for &(resource, total) in question.requests {
-            let Some((group, position)) = context.cluster_queue.place(resource) else { continue };
-            let Some(&pair) = flavor.pairs.get(position).filter(|_| group == question.group) else { continue };
+            let position = context.cluster_queue.position_in(question.group, resource);
+            let Some(&pair) = position.and_then(|at| flavor.pairs.get(at)) else { continue };
             let mut request = total;
             if context.workload.replaces_slice {
                 let (rest, mismatch) = beyond_slice(context, question, flavor.flavor, resource, total);

@@ -1,9 +1,11 @@
 //! Finding places for what was assigned.
 
+use slicegate_workload::{TopologyAssignment, TopologyDomain};
+
 use crate::search::Context;
 use crate::{
-    Assignment, ClusterQueueView, DelayedTopology, Features, Impossible, Mode, NoFitReason, PlacementRequest, PlacementUsage, Placer,
-    PodSetRequest, PodSetResult, Reason, TopologyDemand, WorkloadRequest,
+    Assignment, ClusterQueueView, DelayedTopology, Features, Impossible, Mode, NoFitReason, PlacementRequest,
+    PlacementUsage, Placer, PodSetRequest, PodSetResult, Reason, TopologyDemand, WorkloadRequest,
 };
 
 /// Finds places for the pods of the assignment, where they are asked for.
@@ -81,6 +83,19 @@ pub fn placement_requests(
         assignment.mode = Mode::NoFit;
     }
     requests
+}
+
+/// The domains, and the pods in them, that a placement takes beyond one that is held already: what has to be free for it.
+pub fn additional_domains(new: &TopologyAssignment, held: Option<&TopologyAssignment>) -> Vec<TopologyDomain> {
+    let held_in = |values: &[Box<str>]| {
+        let domains = held.map_or(&[][..], |h| &h.domains);
+        domains.iter().filter(|d| *d.values == *values).fold(0_i32, |sum, d| sum.saturating_add(d.count))
+    };
+    let beyond = new
+        .domains
+        .iter()
+        .map(|d| TopologyDomain { values: d.values.clone(), count: d.count.saturating_sub(held_in(&d.values)) });
+    beyond.filter(|d| d.count > 0).collect()
 }
 
 fn result_of(assignment: &mut Assignment, pod_set: usize) -> Option<&mut PodSetResult> {

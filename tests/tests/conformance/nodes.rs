@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use slicegate_flavor::{
-    FlavorTable, LevelSupport, PlacementFailure, PlacementRequest, PlacementUsage, Placer,
-};
+use slicegate_flavor::{FlavorTable, LevelSupport, PlacementFailure, PlacementRequest, PlacementUsage, Placer};
 use slicegate_quota::FlavorId;
 use slicegate_tests::objects;
 use slicegate_workload::{Requests, TopologyAssignment, TopologyDomain, Workload};
@@ -47,11 +45,8 @@ impl Nodes {
             let topology = objects::topology(object).map_err(|e| e.to_string())?;
             topologies.insert(topology.name, topology.levels);
         }
-        let found: Vec<(FlavorId, Box<str>)> = setup
-            .flavors
-            .iter()
-            .filter_map(|(id, flavor)| Some((id, flavor?.topology.clone()?)))
-            .collect();
+        let found: Vec<(FlavorId, Box<str>)> =
+            setup.flavors.iter().filter_map(|(id, flavor)| Some((id, flavor?.topology.clone()?))).collect();
         for (id, topology) in found {
             let Some(levels) = topologies.get(&topology) else { continue };
             let labels = setup.flavors.get(id).map(|f| f.node_labels.clone()).unwrap_or_default();
@@ -61,7 +56,8 @@ impl Nodes {
                 if !labels.iter().all(|(key, value)| of(key) == **value) {
                     continue;
                 }
-                let allocatable = objects::resource_list(&object["status"]["allocatable"]).map_err(|e| e.to_string())?;
+                let allocatable =
+                    objects::resource_list(&object["status"]["allocatable"]).map_err(|e| e.to_string())?;
                 let capacity = Requests::from(&allocatable);
                 nodes.push(Node { name: objects::name_of(object).to_owned(), capacity, used: Requests::new() });
             }
@@ -100,7 +96,8 @@ impl Placer for Nodes {
 
     fn supports(&self, flavor: FlavorId, pod_set: usize) -> LevelSupport {
         let Some(pool) = self.pools.get(&flavor) else { return LevelSupport::Unknown };
-        let has_all = self.pod_sets.get(pod_set).is_none_or(|(levels, _)| levels.iter().all(|l| pool.levels.contains(l)));
+        let has_all =
+            self.pod_sets.get(pod_set).is_none_or(|(levels, _)| levels.iter().all(|l| pool.levels.contains(l)));
         if has_all { LevelSupport::Supported } else { LevelSupport::MissingLevel }
     }
 
@@ -117,6 +114,11 @@ impl Placer for Nodes {
         let mut places = Vec::new();
         for request in requests {
             let Some(pool) = pools.get_mut(&request.flavor) else { continue };
+            if pool.nodes.is_empty() {
+                let level = self.pod_sets[request.pod_set].0.first().map_or("", |l| l);
+                let message = format!("no topology domains at level: {level}").into();
+                return Err(PlacementFailure { pod_set: request.pod_set, flavor: request.flavor, message });
+            }
             let single = &self.pod_sets[request.pod_set].1;
             let mut excluded: BTreeMap<&str, usize> = BTreeMap::new();
             let mut best = 0;
@@ -145,8 +147,7 @@ impl Placer for Nodes {
                 } else {
                     format!("allows to fit only {best} out of {} pod(s)", request.count)
                 };
-                let mut message =
-                    format!("topology {:?} {how_many}. Total nodes: {}", pool.topology, pool.nodes.len());
+                let mut message = format!("topology {:?} {how_many}. Total nodes: {}", pool.topology, pool.nodes.len());
                 let parts: Vec<String> = excluded.iter().map(|(r, n)| format!("resource {r:?}: {n}")).collect();
                 if !parts.is_empty() {
                     message = format!("{message}; excluded: {}", parts.join(", "));

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use serde_json::Value;
 use slicegate_preemption::{
-    Config, FairSharing, Guard, LocalQueueUsage, MemoryWorkload, MemoryWorld, Message, Planner, Policy as _,
-    Preemptor, Reason, Request, WorkloadRef, World as _, order_candidates, order_cluster_queues, path,
+    Config, FairSharing, Guard, LocalQueueUsage, MemoryWorkload, MemoryWorld, Message, Planner, Policy as _, Preemptor,
+    Reason, Request, WorkloadRef, World as _, order_candidates, order_cluster_queues, path,
 };
-use slicegate_quota::{Amount, FlavorResourceId, Names, NodeId, Quantity};
+use slicegate_quota::{Amount, FlavorResourceId, Names, NodeId};
 use slicegate_tests::objects;
 use slicegate_workload::{
     ConditionType, FairSharingStrategy, QueueOrder, ReclaimPolicy, RequestOptions, Status, Timestamp,
@@ -22,7 +22,7 @@ type Result<T> = std::result::Result<T, String>;
 
 pub(crate) fn run(corpus: &Path, report: &mut Report) {
     for suite in ["preemption-classical", "preemption-fair", "preemption-fair-skip", "preemption-hierarchical"] {
-        report.suite(corpus, "preemption", suite, |case| plan(case, Guard::On));
+        report.suite(corpus, "preemption", suite, |case| [Guard::Off, Guard::On].iter().try_for_each(|&g| plan(case, g)));
     }
     report.suite(corpus, "preemption", "candidates-ordering", candidates_ordering);
     report.suite(corpus, "preemption", "fair-queue-ordering", fair_queue_ordering);
@@ -269,8 +269,7 @@ fn satisfies_policy(case: &Value) -> Result<()> {
     let mut forest = slicegate_quota::Forest::new();
     let node = forest.set_cluster_queue("cq", slicegate_quota::NodeQuota::default());
     let preemptor = preemptor(&workload(&case["preemptor"])?, node, boost);
-    let (priority, at) =
-        (candidate.effective_priority(boost), candidate.queue_order_timestamp(QueueOrder::default()));
+    let (priority, at) = (candidate.effective_priority(boost), candidate.queue_order_timestamp(QueueOrder::default()));
     let got = match text(case, "policy") {
         "Any" => ReclaimPolicy::Any.allows(&preemptor, priority, at),
         "LowerPriority" => {
@@ -309,11 +308,11 @@ fn priority_info(case: &Value) -> Result<()> {
     let effective = w.effective_priority(gate(case, "PriorityBoost", false));
     let base = i64::from(w.spec.priority);
     let want = |key: &str| case["expect"][key].as_i64().unwrap_or(0);
-    expect_eq("(effective, base, boost)", &(effective, base, effective - base), &(
-        want("effective"),
-        want("base"),
-        want("boost"),
-    ))
+    expect_eq(
+        "(effective, base, boost)",
+        &(effective, base, effective - base),
+        &(want("effective"), want("base"), want("boost")),
+    )
 }
 
 fn message(case: &Value) -> Result<()> {

@@ -59,9 +59,7 @@ impl Assigner {
         oracle: &mut dyn PreemptionOracle,
         placer: &mut dyn Placer,
     ) -> Assignment {
-        let topology_only = self.features.topology
-            && cluster_queue.groups.iter().flat_map(|g| &g.flavors).all(|f| placer.has_topology(f.flavor));
-        let context = Context { cluster_queue, workload, features: self.features, topology_only };
+        let context = Context::new(cluster_queue, workload, self.features, &*placer);
         let mut assignment = Assignment {
             pod_sets: Vec::with_capacity(workload.pod_sets.len()),
             mode: Mode::NoFit,
@@ -189,6 +187,8 @@ impl Assigner {
             if self.search.best.is_empty() {
                 return Ok(());
             }
+            // Should groups overlap, the later one decides.
+            self.chosen.retain(|c| self.search.best.iter().all(|b| b.resource != c.resource));
             self.chosen.append(&mut self.search.best);
         }
         Ok(())

@@ -29,4 +29,5 @@ pub use request::{
     DelayedTopology, PodSetRequest, ReplacedPodSet, Requests, Seed, SeedFlavor, TopologyDemand, WorkloadRequest,
 };
 pub use text::Catalogue;
+pub use topology::{additional_domains, placement_requests};
 pub use view::{ClusterQueueView, FlavorTable, GroupFlavor, GroupView, UndeclaredResources};

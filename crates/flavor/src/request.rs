@@ -1,7 +1,7 @@
 //! What is to be assigned.
 
 use slicegate_quota::{FlavorId, FlavorResourceId, ResourceId};
-use slicegate_workload::TopologyAssignment;
+use slicegate_workload::{TopologyAssignment, TopologyRequest};
 
 use crate::{Eligibility, LastTried};
 
@@ -24,6 +24,23 @@ pub enum TopologyDemand {
 }
 
 impl TopologyDemand {
+    /// What a topology request asks for. One that only names a group or labels asks for nothing.
+    pub fn of(request: Option<&TopologyRequest>) -> Self {
+        let Some(request) = request else { return Self::None };
+        let slices = request.slice_required_topology.is_some()
+            || request.slice_size.is_some()
+            || !request.slice_constraints.is_empty();
+        if request.required.is_some() {
+            Self::Required
+        } else if request.preferred.is_some() {
+            Self::Preferred
+        } else if request.unconstrained.is_some() || slices {
+            Self::Other
+        } else {
+            Self::None
+        }
+    }
+
     /// Whether there is a topology request.
     pub fn is_explicit(self) -> bool {
         self != Self::None

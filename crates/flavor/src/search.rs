@@ -16,6 +16,19 @@ pub(crate) struct Context<'a> {
     pub(crate) topology_only: bool,
 }
 
+impl<'a> Context<'a> {
+    pub(crate) fn new(
+        cluster_queue: &'a ClusterQueueView,
+        workload: &'a WorkloadRequest<'a>,
+        features: Features,
+        placer: &dyn Placer,
+    ) -> Self {
+        let topology_only = features.topology
+            && cluster_queue.groups.iter().flat_map(|g| &g.flavors).all(|f| placer.has_topology(f.flavor));
+        Self { cluster_queue, workload, features, topology_only }
+    }
+}
+
 /// One resource group to be solved for some pod sets together.
 pub(crate) struct Question<'a> {
     /// The position of the resource group.
@@ -133,8 +146,8 @@ impl Search {
         };
         self.current.clear();
         for &(resource, total) in question.requests {
-            let Some((group, position)) = context.cluster_queue.place(resource) else { continue };
-            let Some(&pair) = flavor.pairs.get(position).filter(|_| group == question.group) else { continue };
+            let position = context.cluster_queue.position_in(question.group, resource);
+            let Some(&pair) = position.and_then(|at| flavor.pairs.get(at)) else { continue };
             let mut request = total;
             if context.workload.replaces_slice {
                 let (rest, mismatch) = beyond_slice(context, question, flavor.flavor, resource, total);

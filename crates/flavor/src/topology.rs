@@ -1,9 +1,11 @@
 //! Finding places for what was assigned.
 
+use slicegate_workload::{TopologyAssignment, TopologyDomain};
+
 use crate::search::Context;
 use crate::{
-    Assignment, DelayedTopology, Impossible, Mode, NoFitReason, PlacementRequest, PlacementUsage, Placer,
-    PodSetRequest, PodSetResult, Reason, TopologyDemand,
+    Assignment, ClusterQueueView, DelayedTopology, Features, Impossible, Mode, NoFitReason, PlacementRequest,
+    PlacementUsage, Placer, PodSetRequest, PodSetResult, Reason, TopologyDemand, WorkloadRequest,
 };
 
 /// Finds places for the pods of the assignment, where they are asked for.
@@ -11,7 +13,7 @@ use crate::{
 /// Quota that fits but has no place becomes a matter of preemption; if there would be no place even in an empty cluster, the
 /// assignment does not fit.
 pub(crate) fn place(context: &Context<'_>, placer: &mut dyn Placer, assignment: &mut Assignment) {
-    let requests = requests(context, placer, assignment);
+    let requests = requests(context, &*placer, assignment);
     if assignment.pod_sets.iter().any(|p| p.error.is_some()) {
         assignment.mode = Mode::NoFit;
         return;
@@ -60,6 +62,40 @@ pub(crate) fn place(context: &Context<'_>, placer: &mut dyn Placer, assignment: 
             }
         }
     }
+}
+
+/// The pod sets of an assignment for which to find places, in the order of the spec; pods that have places already, and
+/// those whose placing is put off, are not among them. Pod sets that cannot have a place get an error, and the assignment no
+/// longer fits then.
+///
+/// [`Assigner::assign`](crate::Assigner::assign) does this itself; it is of use where places are to be found once more for an
+/// assignment made earlier.
+pub fn placement_requests(
+    cluster_queue: &ClusterQueueView,
+    workload: &WorkloadRequest<'_>,
+    features: Features,
+    placer: &dyn Placer,
+    assignment: &mut Assignment,
+) -> Vec<PlacementRequest> {
+    let context = Context::new(cluster_queue, workload, features, placer);
+    let requests = requests(&context, placer, assignment);
+    if assignment.pod_sets.iter().any(|p| p.error.is_some()) {
+        assignment.mode = Mode::NoFit;
+    }
+    requests
+}
+
+/// The domains, and the pods in them, that a placement takes beyond one that is held already: what has to be free for it.
+pub fn additional_domains(new: &TopologyAssignment, held: Option<&TopologyAssignment>) -> Vec<TopologyDomain> {
+    let held_in = |values: &[Box<str>]| {
+        let domains = held.map_or(&[][..], |h| &h.domains);
+        domains.iter().filter(|d| *d.values == *values).fold(0_i32, |sum, d| sum.saturating_add(d.count))
+    };
+    let beyond = new
+        .domains
+        .iter()
+        .map(|d| TopologyDomain { values: d.values.clone(), count: d.count.saturating_sub(held_in(&d.values)) });
+    beyond.filter(|d| d.count > 0).collect()
 }
 
 fn result_of(assignment: &mut Assignment, pod_set: usize) -> Option<&mut PodSetResult> {

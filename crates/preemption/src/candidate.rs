@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use slicegate_quota::{FlavorResourceId, NodeId};
 use slicegate_workload::{ReclaimPolicy, Timestamp, WithinClusterQueuePolicy};
 
+use crate::lazy::Lazy;
 use crate::{Holder, LocalQueueUsage, Preemptor, Reason, WorkloadRef, World};
 
 /// A workload that may become a victim, with what its rank depends on.
@@ -66,6 +67,29 @@ pub(crate) fn compare<W: World + ?Sized>(world: &W, a: &Candidate, b: &Candidate
         .then_with(|| b.reserved_at.cmp(&a.reserved_at))
         .then_with(|| world.workload(a.workload).uid.cmp(world.workload(b.workload).uid))
         .then_with(|| a.workload.cmp(&b.workload))
+}
+
+/// Workloads in the order in which a workload of `cluster_queue` would preempt them, best victim first, if it may preempt
+/// them all:
+///
+/// 1. those that are being evicted already: they cost nothing more,
+/// 2. those of other ClusterQueues before those of the own,
+/// 3. within one ClusterQueue, with admission fair sharing, those whose LocalQueue used more,
+/// 4. lower priority,
+/// 5. those that got their quota later,
+/// 6. the smaller unique id.
+pub fn order_candidates<W: World + ?Sized>(
+    world: &W,
+    cluster_queue: NodeId,
+    workloads: &[WorkloadRef],
+) -> Vec<WorkloadRef> {
+    let mut lazy = Lazy::default();
+    for &workload in workloads {
+        let holder = world.workload(workload);
+        let class = if holder.cluster_queue == cluster_queue { Class::Own } else { Class::Priority };
+        lazy.push(Candidate::new(workload, &holder, class, cluster_queue));
+    }
+    (0..workloads.len()).filter_map(|i| lazy.get(i, |a, b| compare(world, a, b))).map(|c| c.workload).collect()
 }
 
 /// [`compare`], with the classes of the search without fair sharing: evicted candidates class by class, then the others.

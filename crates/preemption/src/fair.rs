@@ -67,7 +67,6 @@ impl Fair {
         }
         let start = world.checkpoint();
         add(world, request);
-        self.shares.reset(world.forest().node_count());
         let (first, second) = strategies(config);
         let found = self.run_first(world, config, first, request, targets)
             || (second && self.run_second(world, request, targets));
@@ -83,15 +82,7 @@ impl Fair {
         let forest = world.forest();
         let own = request.preemptor.cluster_queue;
         let policy = world.policy(own);
-        self.used = 0;
-        self.queue_of.clear();
-        self.queue_of.resize(forest.node_count(), None);
-        self.above_own.clear();
-        self.above_own.resize(forest.node_count(), false);
-        for node in forest.ancestors(own) {
-            self.above_own[node.index()] = true;
-        }
-        self.claims.clear();
+        self.prepare(world, own);
 
         let mut offered = Vec::new();
         collect_own(world, request, policy.within_cluster_queue, |c| offered.push(c));
@@ -113,6 +104,20 @@ impl Fair {
                 }
             }
         }
+    }
+
+    fn prepare<W: World + ?Sized>(&mut self, world: &W, own: NodeId) {
+        let forest = world.forest();
+        self.used = 0;
+        self.queue_of.clear();
+        self.queue_of.resize(forest.node_count(), None);
+        self.above_own.clear();
+        self.above_own.resize(forest.node_count(), false);
+        for node in forest.ancestors(own) {
+            self.above_own[node.index()] = true;
+        }
+        self.claims.clear();
+        self.shares.reset(forest.node_count());
     }
 
     fn collect_other<W: World + ?Sized>(
@@ -405,6 +410,38 @@ impl Fair {
             }
         }
     }
+}
+
+/// The ClusterQueues from which fair sharing would take victims for a workload of `own`, one entry a victim, with usage as it
+/// is: from the root of the tree down, always into the child with the highest share.
+///
+/// All workloads of `cluster_queues` are candidates. Usage does not change from step to step. `gives_up` is asked at each step,
+/// counted from 0, whether the ClusterQueue is to be passed over from then on instead of giving up one more workload.
+pub fn order_cluster_queues<W: World + ?Sized>(
+    world: &W,
+    own: NodeId,
+    cluster_queues: &[NodeId],
+    gives_up: impl Fn(usize) -> bool,
+) -> Vec<NodeId> {
+    let mut fair = Fair::default();
+    fair.prepare(world, own);
+    for &node in cluster_queues {
+        let class = if node == own { Class::Own } else { Class::Priority };
+        for &workload in world.workloads(node) {
+            fair.push(node, Candidate::new(workload, &world.workload(workload), class, node));
+        }
+    }
+    fair.restart(world);
+    let mut order = Vec::new();
+    while let Some(at) = fair.next_queue(world, own, Pass::First) {
+        if gives_up(order.len()) {
+            while fair.pop(world, at).is_some() {}
+        } else {
+            fair.pop(world, at);
+        }
+        order.extend(fair.queues[at].node);
+    }
+    order
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -12,7 +12,8 @@ mod share;
 mod text;
 mod world;
 
-pub use candidate::Policy;
+pub use candidate::{Policy, order_candidates};
+pub use fair::order_cluster_queues;
 pub use memory::{MemoryWorkload, MemoryWorld};
 pub use plan::{Config, FairSharing, Guard, Possibility, Preemptor, Reason, Request, Simulation, Target};
 pub use planner::Planner;

@@ -2,14 +2,14 @@
 
 use std::cmp::Ordering;
 
-use slicegate_quota::{FlavorResourceId, NodeId, NodeKind};
+use slicegate_quota::{FlavorResourceId, NodeId, NodeKind, Share};
 use slicegate_workload::{FairSharingStrategy, ReclaimPolicy};
 
 use crate::candidate::{self, Candidate, Class, Policy as _};
 use crate::classical::{collect_own, give_back};
 use crate::fits::{add, fits_in_addition};
 use crate::lazy::Lazy;
-use crate::share::{Share, Shares};
+use crate::share::{self, Shares};
 use crate::{FairSharing, Guard, Reason, Request, Target, World};
 
 /// The candidates of one ClusterQueue, best victim first.
@@ -190,7 +190,7 @@ impl Fair {
             }
             while let Some(c) = self.pop(world, at) {
                 world.remove(c.workload);
-                let after = self.shares.compute(world, other_side);
+                let after = share::current(world, other_side);
                 if !may_preempt(strategy, &new, &old, &after) {
                     world.restore(c.workload);
                     self.queues[at].retry.push(c);
@@ -224,7 +224,7 @@ impl Fair {
             let (own_side, other_side) = sides(world, own, cluster_queue);
             let new = self.shares.get(world, own_side);
             let old = self.shares.get(world, other_side);
-            if new.compare(&old).is_lt() {
+            if new < old {
                 world.remove(c.workload);
                 let strategy = FairSharingStrategy::LessThanInitialShare;
                 self.taken(world, &c, Reason::InCohortFairSharing, Some(strategy), targets);
@@ -306,9 +306,9 @@ impl Fair {
             }
             if forest.kind(child) == NodeKind::Cohort {
                 let share = self.shares.get(world, child);
-                if !share.borrowing && !self.above_own[child.index()] {
+                if !share.is_borrowing() && !self.above_own[child.index()] {
                     self.pruned[child.index()] = true;
-                } else if best_cohort.is_none_or(|(_, best)| share.compare(&best).is_ge()) {
+                } else if best_cohort.is_none_or(|(_, best)| share >= best) {
                     best_cohort = Some((child, share));
                 }
                 continue;
@@ -319,11 +319,11 @@ impl Fair {
                 continue;
             };
             let share = self.shares.get(world, child);
-            if !share.borrowing && child != own {
+            if !share.is_borrowing() && child != own {
                 self.pruned[child.index()] = true;
                 continue;
             }
-            let better = best_queue.is_none_or(|(_, best, best_head)| match share.compare(&best) {
+            let better = best_queue.is_none_or(|(_, best, best_head)| match share.cmp(&best) {
                 Ordering::Greater => true,
                 Ordering::Less => false,
                 Ordering::Equal => candidate::compare(world, &head, &best_head).is_lt(),
@@ -334,7 +334,7 @@ impl Fair {
         }
         match (best_queue, best_cohort) {
             (None, None) => Best::Nothing,
-            (Some((at, share, _)), Some((_, cohort))) if cohort.compare(&share).is_lt() => Best::ClusterQueue(at),
+            (Some((at, share, _)), Some((_, cohort))) if cohort < share => Best::ClusterQueue(at),
             (_, Some((cohort, _))) => Best::Cohort(cohort),
             (Some((at, ..)), None) => Best::ClusterQueue(at),
         }
@@ -400,13 +400,13 @@ impl Fair {
         match claim.strategy {
             FairSharingStrategy::LessThanOrEqualToFinalShare => {
                 let after = self.shares.get(world, other_side);
-                new.compare(&after).is_le()
+                new <= after
             }
             FairSharingStrategy::LessThanInitialShare => {
                 world.restore(claim.workload);
-                let old = self.shares.compute(world, other_side);
+                let old = share::current(world, other_side);
                 world.remove(claim.workload);
-                new.compare(&old).is_lt()
+                new < old
             }
         }
     }
@@ -467,8 +467,8 @@ fn strategies(config: &FairSharing) -> (FairSharingStrategy, bool) {
 
 fn may_preempt(strategy: FairSharingStrategy, new: &Share, old: &Share, after: &Share) -> bool {
     match strategy {
-        FairSharingStrategy::LessThanOrEqualToFinalShare => new.compare(after).is_le(),
-        FairSharingStrategy::LessThanInitialShare => new.compare(old).is_lt(),
+        FairSharingStrategy::LessThanOrEqualToFinalShare => new <= after,
+        FairSharingStrategy::LessThanInitialShare => new < old,
     }
 }
 

@@ -22,7 +22,8 @@ type Result<T> = std::result::Result<T, String>;
 
 pub(crate) fn run(corpus: &Path, report: &mut Report) {
     for suite in ["preemption-classical", "preemption-fair", "preemption-fair-skip", "preemption-hierarchical"] {
-        report.suite(corpus, "preemption", suite, |case| [Guard::Off, Guard::On].iter().try_for_each(|&g| plan(case, g)));
+        report
+            .suite(corpus, "preemption", suite, |case| [Guard::Off, Guard::On].iter().try_for_each(|&g| plan(case, g)));
     }
     report.suite(corpus, "preemption", "candidates-ordering", candidates_ordering);
     report.suite(corpus, "preemption", "fair-queue-ordering", fair_queue_ordering);

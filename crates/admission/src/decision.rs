@@ -65,6 +65,8 @@ pub enum Outcome {
     Gated,
     /// Quota is free for it, but pods of others are not ready yet.
     WaitingForPodsReady,
+    /// It was not looked at, since admission waits for pods of others.
+    Postponed,
     /// It runs and is evicted, since a node it lost cannot be replaced.
     Evicted,
     /// It waits for a less favourable variant of itself to be evicted.

@@ -27,7 +27,7 @@ pub use config::{
     AdmissionFairSharing, Config, FairSharing, Gates, UnknownGate, WaitForPodsReady,
 };
 pub use decision::{
-    Cycle, Entry, Event, EventType, Eviction, Inadmissible, Outcome, PreemptionReason, Skip, StatusWrite, Victim,
+    Cycle, Entry, Event, EventType, Eviction, Inadmissible, Outcome, Skip, StatusWrite, Victim,
     Written,
 };
 pub use slicegate_preemption::Reason as PreemptionReason;

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use slicegate_workload::{ResourceList, Timestamp, Weight, decayed_usage, entry_penalty, weighted_usage};
+use slicegate_quota::Weight;
+use slicegate_workload::{ResourceList, Timestamp, decayed_usage, entry_penalty, weighted_usage};
 
 use super::ids::WorkloadId;
 use crate::AdmissionFairSharing;

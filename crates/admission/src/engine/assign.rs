@@ -6,7 +6,7 @@ use slicegate_flavor::{
     Assignment, LastTried, Mode, NoTopology, PodSetRequest, Possibility, PreemptionOracle, ReplacedPodSet, Seed,
     SeedFlavor, Simulated, WorkloadRequest, search_counts,
 };
-use slicegate_preemption::{LocalQueueUsage, Planner, Preemptor, Request, Target, WorkloadRef, World as _};
+use slicegate_preemption::{LocalQueueUsage, Planner, Preemptor, Request, Target, WorkloadRef};
 use slicegate_quota::{Amount, FlavorId, FlavorResourceId, Forest, NodeId, ResourceId};
 use slicegate_workload::Key;
 

@@ -39,6 +39,8 @@ pub(super) enum Requeue {
     PendingPreemption,
     PendingMigration,
     NamespaceMismatch,
+    /// It was ready to be admitted, but admission waits.
+    AtOnce,
 }
 
 /// A workload that a cycle looks at.
@@ -112,6 +114,7 @@ impl Engine {
             return cycle;
         }
         self.waits_for_pods = false;
+        self.admitted_in_cycle = 0;
         let heads = self.heads(now);
         if heads.is_empty() {
             return cycle;

@@ -56,7 +56,10 @@ impl Tournament {
     fn standings(&self, state: &mut State, candidates: &[Candidate], root: NodeId) -> BTreeMap<NodeId, Vec<Standing>> {
         let State { forest, names, .. } = state;
         let mut standings = BTreeMap::new();
-        for (&node, &i) in self.remaining.iter().filter(|(n, _)| forest.root(**n) == root) {
+        for (&node, &i) in &self.remaining {
+            if forest.root(node) != root {
+                continue;
+            }
             let usage = &candidates[i].usage;
             let mark = forest.mark();
             for &(pair, amount) in usage {

@@ -5,6 +5,7 @@ mod afs;
 mod assign;
 mod check;
 mod cycle;
+mod explain;
 mod fair;
 mod ids;
 mod objects;
@@ -97,6 +98,8 @@ pub struct Engine {
     second_pass: BTreeMap<WorkloadId, SecondPass>,
     /// Whether admission waits for the pods of what was admitted.
     waits_for_pods: bool,
+    /// How many workloads the cycle that is running admitted.
+    admitted_in_cycle: usize,
     cycles: u64,
     tools: Tools,
 }
@@ -151,6 +154,7 @@ impl Engine {
             flushes: BTreeMap::new(),
             second_pass: BTreeMap::new(),
             waits_for_pods: false,
+            admitted_in_cycle: 0,
             cycles: 0,
             tools: Tools { assigner: Assigner::new(features), planner: Planner::new() },
             config,

@@ -3,18 +3,17 @@
 use slicegate_flavor::{Assignment, DelayedTopology, Mode};
 use slicegate_preemption::{Message, Target, World as _, path};
 use slicegate_quota::{Amount, FlavorResourceId, NodeId, request_quantity};
-use slicegate_workload::{Admission, ConditionType, PodSetAssignment, ReclaimPolicy, Status, Timestamp};
+use slicegate_workload::{Admission, ConditionType, PodSetAssignment, ReclaimPolicy, Timestamp};
 
 use super::Engine;
 use super::assign::Nominated;
 use super::cycle::{Admitted, Candidate, Requeue, Step};
 use super::ids::WorkloadId;
-use super::state::reference;
 use crate::lifecycle::{
     At, EvictionReason, EvictionStep, FinishReason, checks_cover, evict, finish, preempt, required_checks,
     set_quota_reservation, sync_admitted,
 };
-use crate::{Cycle, Event, EventType, Eviction, Outcome, PreemptionReason, Skip, StatusWrite, Victim, message};
+use crate::{Cycle, Event, EventType, Eviction, Outcome, Skip, StatusWrite, Victim, message};
 
 impl Engine {
     /// Decides what becomes of an entry, given what was decided before in the same cycle.
@@ -24,6 +23,8 @@ impl Engine {
         }
         if self.waits_for_pods {
             c.step = Step::Postponed;
+            c.requeue = Requeue::AtOnce;
+            c.outcome = Outcome::Postponed;
             return;
         }
         if self.config.gates.concurrent_admission && self.better_variant_runs(c) {
@@ -93,10 +94,10 @@ impl Engine {
         }
         if c.second_pass.is_none()
             && self.config.wait_for_pods_ready.as_ref().is_some_and(|w| w.block_admission)
-            && (self.has_pods_that_are_not_ready() || cycle.progressed && self.admits_unready())
+            && (self.has_pods_that_are_not_ready() || self.admitted_in_cycle > 0)
         {
             self.waits_for_pods = true;
-            c.requeue = Requeue::PendingPreemption;
+            c.requeue = Requeue::AtOnce;
             c.outcome = Outcome::WaitingForPodsReady;
             c.reason = "WaitingForPodsReady";
             "waiting for all admitted workloads to be in PodsReady condition".clone_into(&mut c.message);
@@ -106,6 +107,7 @@ impl Engine {
             return;
         }
         self.admit(now, c);
+        self.admitted_in_cycle = self.admitted_in_cycle.saturating_add(1);
         cycle.progressed = true;
     }
 
@@ -190,11 +192,6 @@ impl Engine {
         let gates = &self.config.gates;
         (gates.concurrent_admission || gates.multi_kueue_orchestrated_preemption)
             && self.state.records.get(id).is_some_and(|r| r.closed_gate)
-    }
-
-    /// Whether a workload that was admitted in this cycle has pods that are not ready: all of them have.
-    fn admits_unready(&self) -> bool {
-        true
     }
 
     // ----- preemption ----------------------------------------------------------------------------------------------

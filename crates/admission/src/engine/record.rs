@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use slicegate_flavor::LastTried;
 use slicegate_quota::{Amount, FlavorResourceId, NodeId};
-use slicegate_workload::{Key, Stage, Timestamp, WorkloadStatus};
+use slicegate_workload::{ConditionType, Key, Stage, Timestamp, WorkloadStatus};
 
 use super::ids::{ClassId, LocalQueueId, ShapeId, Slab, WorkloadId};
 
@@ -92,7 +92,7 @@ impl Record {
 
     /// Whether it is being evicted.
     pub(super) fn is_evicted(&self) -> bool {
-        crate::lifecycle::is_evicted(&self.status)
+        self.status.conditions.is_true(&ConditionType::Evicted)
     }
 }
 

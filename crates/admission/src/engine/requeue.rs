@@ -14,6 +14,7 @@ use crate::{Cycle, Entry, Event, EventType, message};
 impl Engine {
     /// Counts what an entry was given, or puts it back, and writes down what became of it.
     pub(super) fn conclude(&mut self, now: Timestamp, c: &mut Candidate, cycle: &mut Cycle) {
+        let explanation = self.explain(c);
         let Some(record) = self.state.records.get(c.id) else { return };
         let mut entry = Entry {
             workload: record.key.clone(),
@@ -22,22 +23,22 @@ impl Engine {
             status: None,
             events: Vec::new(),
             then: None,
-            explanation: self.explain(c),
+            explanation,
         };
         match c.step {
-            Step::Assumed => self.assume(now, c, &mut entry),
+            Step::Assumed => self.assume(c, &mut entry),
             Step::Dropped | Step::Evicted => {
                 if self.places.get(c.id) == Place::InFlight {
                     self.places.set(c.id, Place::Nowhere);
                 }
             }
-            Step::Postponed => self.put_back(now, c, true),
+            Step::Postponed => self.put_back(now, c),
             Step::NotNominated | Step::Skipped | Step::Gated => self.decline(now, c, &mut entry),
         }
         cycle.entries.push(entry);
     }
 
-    fn assume(&mut self, now: Timestamp, c: &mut Candidate, entry: &mut Entry) {
+    fn assume(&mut self, c: &mut Candidate, entry: &mut Entry) {
         let (Some(admitted), Some(assignment)) = (c.admitted.take(), c.assignment.as_ref()) else { return };
         let usage = Self::whole_usage(assignment);
         self.places.set(c.id, Place::Nowhere);
@@ -59,7 +60,6 @@ impl Engine {
         if c.second_pass.is_none() {
             self.charge(c.id);
         }
-        let _ = now;
         entry.status = Some(admitted.status);
         entry.events = admitted.events;
         entry.then = admitted.then;
@@ -80,7 +80,7 @@ impl Engine {
             }
             return;
         }
-        self.put_back(now, c, false);
+        self.put_back(now, c);
         let gates = self.config.gates;
         let Some(record) = self.state.records.get(c.id) else { return };
         let mut status = (*record.status).clone();
@@ -101,7 +101,7 @@ impl Engine {
     }
 
     /// Puts an entry back into its queue: among those that compete, or parked until something changes.
-    fn put_back(&mut self, now: Timestamp, c: &Candidate, at_once: bool) {
+    fn put_back(&mut self, now: Timestamp, c: &Candidate) {
         let id = c.id;
         if self.places.get(id) != Place::InFlight {
             return;
@@ -121,14 +121,14 @@ impl Engine {
         let Some(node) = self.state.local_queue(local_queue).and_then(|q| q.target) else { return };
         let is_strict = self.state.queue(node).is_some_and(|q| q.spec.queueing_strategy == QueueingStrategy::StrictFifo);
         let waits_for_victims = matches!(c.requeue, Requeue::PendingPreemption | Requeue::PendingMigration);
-        let immediate = at_once
+        let immediate = c.requeue == Requeue::AtOnce
             || if is_strict {
                 c.requeue != Requeue::NamespaceMismatch
             } else {
                 // Whoever was chosen or passed over is tried again at once.
                 waits_for_victims || (c.requeue == Requeue::Generic && c.step != Step::NotNominated)
             };
-        if waits_for_victims && c.outcome_is_preempting() {
+        if waits_for_victims {
             self.remember_preemptor(node, PreemptorRecord { workload: id, generation, sticky: !is_strict });
         }
         let knows_classes = self.knows_classes(node);

@@ -30,7 +30,6 @@ pub(super) struct ShapePodSet {
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
     key: SchedulingKey,
-    pub(super) class: ClassId,
     /// As written.
     pub(super) raw: Vec<PodSet>,
     /// With defaults filled in, if that changed anything.
@@ -124,7 +123,7 @@ impl Shapes {
         let resolved = resolve(pod_sets, &totals, context.names);
         context.order.extend(context.names);
         let adjusted = (*pod_sets != raw).then(|| pod_sets.clone());
-        let shape = Shape { key, class, raw, adjusted, totals, pod_sets: resolved, invalid, users: 1 };
+        let shape = Shape { key, raw, adjusted, totals, pod_sets: resolved, invalid, users: 1 };
         let id = ShapeId::from_index(self.shapes.insert(shape));
         members.push(id);
         (id, class)

@@ -97,7 +97,7 @@ pub(super) struct State {
     pub(super) local_queue_ids: BTreeMap<Key, LocalQueueId>,
     pub(super) namespaces: BTreeMap<Box<str>, Namespace>,
     /// Workloads whose quota is given away in the cycle that is running, by index; and which they are.
-    claimed: Vec<bool>,
+    pub(super) claimed: Vec<bool>,
     pub(super) claims: Vec<WorkloadRef>,
     /// Whether past usage of LocalQueues orders victims of one ClusterQueue.
     pub(super) usage_orders_victims: bool,

@@ -371,15 +371,16 @@ impl Engine {
         let Some(node) = self.state.forest.cluster_queue(&admission.cluster_queue) else { return };
         let conditions = &record.status.conditions;
         let reserved = conditions.get(&ConditionType::QuotaReserved).filter(|c| c.status == Status::True);
-        let holding = Holding {
+        let mut holding = Holding {
             node,
             position: 0,
-            usage: self.resolve_usage(usage),
+            usage: Vec::new(),
             reserved_at: reserved.map(|c| c.last_transition),
             admitted: conditions.is_true(&ConditionType::Admitted),
             pods_ready: conditions.is_true(&ConditionType::PodsReady),
             assumed: None,
         };
+        holding.usage = self.resolve_usage(usage);
         self.state.hold(id, holding);
     }
 

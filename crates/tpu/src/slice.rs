@@ -128,6 +128,11 @@ impl SliceShape {
         Self::new(machine_type, topology)
     }
 
+    /// For a topology known to be made of this machine type.
+    pub(crate) const fn legal(machine_type: MachineType, topology: Topology) -> Self {
+        Self { machine_type, topology }
+    }
+
     /// The slices with this accelerator label and this topology label, one for each machine type that makes them,
     /// fewest chips a host first.
     ///

@@ -93,6 +93,22 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # Packing a pod
+//!
+//! A [`Superpod`] hands out whole cubes: any that are free where optical switches join them, or boxes of adjacent ones.
+//! It says what no longer fits and why, and [`Superpod::pack`] decides exactly whether several slices fit together.
+//!
+//! ```
+//! use slicegate_tpu::{Accelerator, Extent, Packing, Superpod, Wiring, Wrap};
+//!
+//! let grid = Extent::new(3, 3, 1).unwrap();
+//! let pod = Superpod::new(Accelerator::V5pSlice, grid, Wiring::Contiguous(Wrap::NONE))?;
+//! let wanted = ["4x8x8".parse()?, "4x4x12".parse()?, "4x4x8".parse()?];
+//! assert!(matches!(pod.pack(&wanted, 10_000), Packing::Packed(_)));
+//! assert_eq!(pod.pack(&[wanted[0], wanted[0]], 10_000), Packing::Impossible); // two squares of 2x2 in a 3x3
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Where sources disagree
 //!
 //! Google's pages, its autoscaler, its device driver and its tools do not always agree. The stricter statement holds
@@ -119,6 +135,7 @@ mod names;
 mod slice;
 mod subslice;
 mod suggest;
+mod superpod;
 mod superslice;
 mod topology;
 
@@ -132,5 +149,8 @@ pub use multislice::{Multislice, MultisliceError};
 pub use names::{RESOURCE, Taint, annotation, env, label, node_labels, taint};
 pub use slice::{NoSuchNode, NotOnMachine, SliceError, SliceShape, Wrap};
 pub use subslice::{IllegalSubSlice, SubSliceProblem, SubSlices};
+pub use superpod::{
+    CubeState, Fragmentation, NoRoom, NoRoomProblem, Packing, PodSliceId, Superpod, SuperpodError, Wiring,
+};
 pub use superslice::{IllegalSuperSlice, SuperSlice, SuperSliceProblem};
 pub use topology::{ParseTopologyError, Rank, Topology, TopologyProblem};

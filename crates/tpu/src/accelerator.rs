@@ -439,6 +439,25 @@ mod tests {
     }
 
     #[test]
+    fn generations_have_the_published_sizes() {
+        let sizes: Vec<_> = Generation::ALL
+            .into_iter()
+            .map(|g| (g.name(), g.cores_per_chip(), g.hbm_gb_per_chip(), g.pod_chips(), g.is_3d()))
+            .collect();
+        assert_eq!(
+            sizes,
+            [
+                ("v3", 2, 32, 1024, false),
+                ("v4", 2, 32, 4096, true),
+                ("v5e", 1, 16, 256, false),
+                ("v5p", 2, 95, 8960, true),
+                ("v6e", 1, 32, 256, false),
+                ("TPU7x", 2, 192, 9216, true),
+            ]
+        );
+    }
+
+    #[test]
     fn devices_are_single_host_and_slices_are_not() {
         let single: Vec<_> = Accelerator::ALL.into_iter().filter(|a| !a.has_multi_host_slices()).collect();
         assert_eq!(single, [Accelerator::V3Device, Accelerator::V4LiteDevice, Accelerator::V5LiteDevice]);

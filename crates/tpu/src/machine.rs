@@ -291,6 +291,43 @@ mod tests {
         }
     }
 
+    /// Name, chips, vCPUs, memory in GB, and whether the Dynamic Workload Scheduler provisions it.
+    const PUBLISHED: &str = "\
+        ct3-hightpu-4t    4  96  340 no
+        ct3p-hightpu-4t   4  48  340 no
+        ct4l-hightpu-4t   4  48  340 no
+        ct4p-hightpu-4t   4 240  407 no
+        ct5l-hightpu-1t   1  24   48 no
+        ct5l-hightpu-4t   4 112  192 no
+        ct5l-hightpu-8t   8 224  384 no
+        ct5lp-hightpu-1t  1  24   48 yes
+        ct5lp-hightpu-4t  4 112  192 yes
+        ct5lp-hightpu-8t  8 224  384 yes
+        ct5p-hightpu-4t   4 208  448 yes
+        ct6e-standard-1t  1  44  176 yes
+        ct6e-standard-4t  4 180  720 yes
+        ct6e-standard-8t  8 180 1440 yes
+        tpu7x-standard-1t 1  56  248 yes
+        tpu7x-standard-4t 4 224  960 yes
+        tpu7x-ultranet-4t 4 224  992 yes";
+
+    #[test]
+    fn sizes_are_the_published_ones() {
+        assert_eq!(PUBLISHED.lines().count(), MachineType::ALL.len());
+        for (line, machine) in PUBLISHED.lines().zip(MachineType::ALL) {
+            let queued = if machine.allows_flex_start() { "yes" } else { "no" };
+            let ours = format!("{machine} {} {} {} {queued}", machine.chips(), machine.vcpus(), machine.memory_gb());
+            assert_eq!(line.split_whitespace().collect::<Vec<_>>().join(" "), ours);
+        }
+    }
+
+    #[test]
+    fn cores_are_counted_by_generation() {
+        assert_eq!(MachineType::Ct6eStandard8t.cores(), 8);
+        assert_eq!(MachineType::Ct5pHightpu4t.cores(), 8);
+        assert_eq!(MachineType::Ct5lpHightpu1t.cores(), 1);
+    }
+
     #[test]
     fn errors_name_the_nearest() {
         let error = "ct6e-standart-4t".parse::<MachineType>().unwrap_err();

@@ -333,9 +333,7 @@ impl fmt::Display for SliceShape {
 /// Whether slices of this topology, which is legal for the accelerator, are made of this machine type.
 fn makes(machine: MachineType, topology: Topology) -> bool {
     machine.single_host_topology() == Some(topology)
-        || (machine.makes_multi_host_slices()
-            && topology.chips() > machine.chips()
-            && topology.extent().is_tiled_by(machine.chip_bounds()))
+        || (machine.makes_multi_host_slices() && topology.extent().is_tiled_by(machine.chip_bounds()))
 }
 
 impl MachineType {

@@ -54,7 +54,7 @@ impl AcceleratorType {
     }
 
     /// The number in the name.
-    pub fn size(self) -> u32 {
+    pub const fn size(self) -> u32 {
         self.chips() * self.accelerator.type_units_per_chip()
     }
 

@@ -164,7 +164,7 @@ impl MachineType {
     }
 
     /// The generation of its chips.
-    pub fn generation(self) -> Generation {
+    pub const fn generation(self) -> Generation {
         self.accelerator().generation()
     }
 
@@ -177,8 +177,24 @@ impl MachineType {
         }
     }
 
+    /// Accepts a pod that asks for all the chips of a node, which is the only request for `google.com/tpu` that GKE
+    /// schedules there.
+    ///
+    /// ```
+    /// use slicegate_tpu::MachineType;
+    ///
+    /// assert!(MachineType::Ct6eStandard4t.check_request(4).is_ok());
+    /// assert_eq!(
+    ///     MachineType::Ct6eStandard4t.check_request(2).unwrap_err().to_string(),
+    ///     "a pod on ct6e-standard-4t must ask for all 4 chips of its node, not for 2",
+    /// );
+    /// ```
+    pub const fn check_request(self, chips: u32) -> Result<(), PartialNode> {
+        if chips == self.chips() { Ok(()) } else { Err(PartialNode { machine_type: self, chips }) }
+    }
+
     /// TensorCores in one VM.
-    pub fn cores(self) -> u32 {
+    pub const fn cores(self) -> u32 {
         self.chips() * self.generation().cores_per_chip()
     }
 
@@ -228,6 +244,16 @@ impl fmt::Display for MachineType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
+}
+
+/// A pod that does not ask for exactly the chips of its node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error("a pod on {machine_type} must ask for all {} chips of its node, not for {chips}", machine_type.chips())]
+pub struct PartialNode {
+    /// The machine type of the node.
+    pub machine_type: MachineType,
+    /// The chips asked for.
+    pub chips: u32,
 }
 
 /// A name that is no TPU machine type's.

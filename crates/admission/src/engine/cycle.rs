@@ -77,7 +77,7 @@ pub(super) struct Admitted {
 }
 
 impl Candidate {
-    fn new(id: WorkloadId, node: NodeId, second_pass: Option<u32>) -> Self {
+    pub(super) fn new(id: WorkloadId, node: NodeId, second_pass: Option<u32>) -> Self {
         Self {
             id,
             node,
@@ -196,7 +196,7 @@ impl Engine {
     }
 
     /// Looks at one head as if it were alone.
-    fn nominate(&mut self, c: &mut Candidate) {
+    pub(super) fn nominate(&mut self, c: &mut Candidate) {
         let Some(record) = self.state.records.get(c.id) else {
             c.step = Step::Dropped;
             return;

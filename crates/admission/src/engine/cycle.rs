@@ -212,7 +212,7 @@ impl Engine {
             (c.outcome, c.reason, c.message) = (Outcome::Inadmissible(why), reason, message);
         };
         let failed = |s: CheckState| matches!(s, CheckState::Retry | CheckState::Rejected);
-        if record.status.admission_checks.iter().any(|a| failed(a.state)) {
+        if record.status.rest().admission_checks.iter().any(|a| failed(a.state)) {
             let message = "The workload has failed admission checks".to_owned();
             return refuse(Inadmissible::FailedChecks, "PendingEvaluation", message);
         }

@@ -91,11 +91,7 @@ fn apply(cluster: &mut Cluster, specs: &mut [slicegate_workload::ClusterQueueSpe
             w.spec.pod_sets[0].min_count = min.then_some(1);
             cluster.put(w);
         }
-        Event::Finish(w) if known(cluster, w) => {
-            if cluster.get(&name(w)).is_admitted() {
-                cluster.finish(&name(w));
-            }
-        }
+        Event::Finish(w) if known(cluster, w) && cluster.get(&name(w)).is_admitted() => cluster.finish(&name(w)),
         Event::Delete(w) if known(cluster, w) => cluster.delete(&name(w)),
         Event::Deactivate(w) if known(cluster, w) => cluster.change(&name(w), |w| w.spec.active = false),
         Event::Activate(w) if known(cluster, w) => cluster.change(&name(w), |w| w.spec.active = true),
@@ -105,10 +101,8 @@ fn apply(cluster: &mut Cluster, specs: &mut [slicegate_workload::ClusterQueueSpe
                 w.generation += 1;
             });
         }
-        Event::Move(w, queue) if known(cluster, w) => {
-            if !cluster.get(&name(w)).has_quota_reservation() {
-                cluster.change(&name(w), |w| w.spec.queue_name = queue_name(queue).into());
-            }
+        Event::Move(w, queue) if known(cluster, w) && !cluster.get(&name(w)).has_quota_reservation() => {
+            cluster.change(&name(w), |w| w.spec.queue_name = queue_name(queue).into());
         }
         Event::Hold(w) if known(cluster, w) => {
             let now = cluster.now;

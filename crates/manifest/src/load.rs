@@ -90,9 +90,10 @@ pub fn load(sources: &[Source], options: &Options) -> Loaded {
     for (index, source) in sources.iter().enumerate() {
         let filled = Filled::new(&source.text, &source.env);
         let lines = Lines::new(&source.text);
-        let context = Context { source: index, name: &source.name, filled: &filled, lines: &lines };
-        let first = report.loaded.diagnostics.len();
         let parsed = parse(&filled.text);
+        let broken: Vec<usize> = parsed.problems.iter().map(|p| filled.original(p.span.start)).collect();
+        let context = Context { source: index, name: &source.name, filled: &filled, lines: &lines, broken: &broken };
+        let first = report.loaded.diagnostics.len();
         for problem in parsed.problems {
             let span = filled.original_span(problem.span);
             let entry =

@@ -12,7 +12,7 @@ use slicegate_api::{Kind, Object, kueue, v1beta1, validation};
 use crate::diagnostic::{Code, Severity};
 use crate::fill::{self, Filled};
 use crate::load::{Body, Document, Entry, Report};
-use crate::position::{Children, Lines, Positions, Span, Step, parse_path, write_path};
+use crate::position::{Children, Lines, Position, Positions, Span, Step, parse_path, write_path};
 use crate::tree::{Data, Field, Node};
 use crate::wording::Wording;
 
@@ -25,6 +25,8 @@ pub(crate) struct Context<'a> {
     pub(crate) name: &'a str,
     pub(crate) filled: &'a Filled,
     pub(crate) lines: &'a Lines<'a>,
+    /// Where the text itself is wrong.
+    pub(crate) broken: &'a [usize],
 }
 
 /// The type of an object, as written.
@@ -96,7 +98,10 @@ impl Subject<'_> {
             let older = parse_path(&written);
             let (there, older_depth) = self.positions.nearest(&older);
             if older_depth > depth || older_depth == older.len() {
-                return (written, there, older_depth == older.len());
+                // Where one name stands for a whole rule, the name itself is what is wrong.
+                let scalar = matches!(there.children, Children::None);
+                let written = if scalar { write_path(older.get(..older_depth).unwrap_or_default()) } else { written };
+                return (written, there, scalar || older_depth == older.len());
             }
         }
         (path.to_owned(), place, depth == steps.len())
@@ -280,7 +285,7 @@ impl Context<'_> {
         let subject = Subject { object, positions: &positions, older: None };
         let pool = self.read(value, PhantomData::<NodePool>, &subject, Severity::Note, report);
         if let Some(pool) = pool.filter(|_| report.errors() == errors) {
-            report.push(self.document_of(Body::NodePool(pool), positions));
+            self.keep(Body::NodePool(pool), positions, report);
         }
     }
 
@@ -325,7 +330,7 @@ impl Context<'_> {
             self.check(object, &subject, report);
         }
         if let Some(body) = body.filter(|_| report.errors() == errors) {
-            report.push(self.document_of(body, positions));
+            self.keep(body, positions, report);
         }
     }
 
@@ -353,8 +358,12 @@ impl Context<'_> {
         }
     }
 
-    fn document_of(&self, body: Body, positions: Positions) -> Document {
-        Document { source: self.source, line: positions.value.line, column: positions.value.column, body, positions }
+    fn keep(&self, body: Body, positions: Positions, report: &mut Report) {
+        let within = positions.span.start..=positions.span.end;
+        if !self.broken.iter().any(|offset| within.contains(offset)) {
+            let Position { line, column } = positions.value;
+            report.push(Document { source: self.source, line, column, body, positions });
+        }
     }
 
     fn missing_field(&self, subject: &Subject<'_>, path: &str, help: String, report: &mut Report) {

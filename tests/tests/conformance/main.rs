@@ -4,6 +4,7 @@
 //! with one file a suite; kinds and suites that are not there are skipped. Without the variable nothing runs, and the output
 //! says so. Arguments select by part of a name: `cargo test -p slicegate-tests --test conformance -- quota/available`.
 
+mod encoding;
 mod quota;
 mod report;
 
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
     let mut report = Report::new(filters);
 
     quota::run(&corpus, &mut report);
+    encoding::run(&corpus, &mut report);
 
     let _ = report.print(&mut out);
     if report.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -8,6 +8,7 @@ mod cycle;
 mod flavor;
 mod nodes;
 mod preemption;
+mod encoding;
 mod quota;
 mod report;
 mod setup;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
     flavor::run(&corpus, &mut report);
     preemption::run(&corpus, &mut report);
     cycle::run(&corpus, &mut report);
+    encoding::run(&corpus, &mut report);
 
     let _ = report.print(&mut out);
     if report.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -1,1 +1,11 @@
-//! Placeholder.
+//! Sans-I/O reconciliation: Kubernetes objects in, writes out.
+//!
+//! The [`Controller`] is told what the API server holds ([`Controller::observe`]) and how its writes fared
+//! ([`Controller::complete`]), and answers [`Controller::reconcile`] with the writes, Events and notes that follow. It reads no
+//! clock and performs no I/O, so the same controller runs against a real cluster, a simulated one or a recording.
+
+mod io;
+
+pub use io::{
+    Change, Effects, EventRecord, EventType, Note, Operation, Write, WriteError, WriteId, WriteOutcome, field_manager,
+};

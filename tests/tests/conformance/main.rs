@@ -4,9 +4,12 @@
 //! with one file a suite; kinds and suites that are not there are skipped. Without the variable nothing runs, and the output
 //! says so. Arguments select by part of a name: `cargo test -p slicegate-tests --test conformance -- quota/available`.
 
+mod cycle;
 mod flavor;
+mod lifecycle;
 mod nodes;
 mod preemption;
+mod queues;
 mod quota;
 mod report;
 mod setup;
@@ -35,9 +38,12 @@ fn main() -> ExitCode {
     let filters = arguments.into_iter().filter(|a| !a.starts_with('-')).collect();
     let mut report = Report::new(filters);
 
+    queues::run(&corpus, &mut report);
     quota::run(&corpus, &mut report);
     flavor::run(&corpus, &mut report);
     preemption::run(&corpus, &mut report);
+    cycle::run(&corpus, &mut report);
+    lifecycle::run(&corpus, &mut report);
 
     let _ = report.print(&mut out);
     if report.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -7,10 +7,12 @@
 mod condition;
 mod config;
 mod key;
+mod limit_range;
 mod pod;
 mod scheduling;
 mod timestamp;
 mod topology;
+mod topology_encoding;
 mod workload;
 
 pub use condition::{Condition, ConditionType, Conditions, Status};
@@ -20,6 +22,7 @@ pub use config::{
     QueueingStrategy, ReclaimPolicy, ResourceGroup, ResourceQuota, StopPolicy, TopologySpec, WithinClusterQueuePolicy,
 };
 pub use key::Key;
+pub use limit_range::{LimitRange, LimitRangeItem, LimitRangeSummary, LimitType};
 pub use pod::{Container, PodSpec, PodSpecOpaque, ResourceList, Resources};
 pub use scheduling::{
     LabelSelector, NodeAffinity, Operator, PreferredTerm, Requirement, SelectorTerm, Taint, TaintEffect, Toleration,
@@ -27,6 +30,7 @@ pub use scheduling::{
 };
 pub use timestamp::Timestamp;
 pub use topology::{TopologyAssignment, TopologyConstraint, TopologyDomain, TopologyRequest};
+pub use topology_encoding::{DecodeError, EncodedAssignment, EncodedCounts, EncodedSlice, EncodedValues};
 pub use workload::{
     Admission, CheckState, CheckStatus, EvictionCount, GatePosition, PodSet, PodSetAssignment, PodSetRequests,
     PodSetUpdate, PreemptionGate, ReclaimablePods, RequeueState, Workload, WorkloadSpec, WorkloadStatus,

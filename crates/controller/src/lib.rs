@@ -4,8 +4,18 @@
 //! ([`Controller::complete`]), and answers [`Controller::reconcile`] with the writes, Events and notes that follow. It reads no
 //! clock and performs no I/O, so the same controller runs against a real cluster, a simulated one or a recording.
 
+mod config;
+#[cfg(test)]
+mod conformance;
 mod io;
+mod jobs;
+pub mod keys;
+mod names;
+mod podset;
+mod priority;
+mod topology_request;
 
+pub use config::Configuration;
 pub use io::{
     Change, Effects, EventRecord, EventType, Note, Operation, Write, WriteError, WriteId, WriteOutcome, field_manager,
 };

@@ -2,6 +2,7 @@
 
 use crate::Quantity;
 use crate::quantity::div_away_from_zero;
+use crate::wide::Wide;
 
 /// An exact decimal number `mantissa * 10^exponent`: sums and products of quantities that must not be rounded until the end.
 ///
@@ -83,6 +84,11 @@ impl Decimal {
         }
     }
 
+    /// Whether it is below zero.
+    pub const fn is_negative(self) -> bool {
+        self.mantissa < 0
+    }
+
     /// The nearest quantity away from zero.
     pub fn to_quantity(self) -> Quantity {
         let Self { mut mantissa, mut exponent } = self;
@@ -106,4 +112,33 @@ impl From<Quantity> for Decimal {
     fn from(quantity: Quantity) -> Self {
         Self::normal(quantity.nanos(), -9)
     }
+}
+
+/// A number times the shortest decimal form of a factor that is not negative, rounded down; the largest number if it does not
+/// fit.
+pub(crate) fn scale_down(number: u128, factor: f64) -> u128 {
+    if !factor.is_finite() {
+        return if factor.is_infinite() && number > 0 { u128::MAX } else { 0 };
+    }
+    let text = factor.to_string();
+    let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
+    // At most 17 digits are not zero; those at the end are powers of ten.
+    let digits = format!("{whole}{fraction}");
+    let significant = digits.trim_end_matches('0');
+    let Ok(mantissa) = (if significant.is_empty() { "0" } else { significant }).parse::<u64>() else {
+        return u128::MAX;
+    };
+    let mut exponent = digits.len().saturating_sub(significant.len());
+    let mut decimals = fraction.len();
+    (exponent, decimals) = (exponent.saturating_sub(decimals), decimals.saturating_sub(exponent));
+    let mut product = Wide::product(number, mantissa.into());
+    for _ in 0..exponent {
+        product = product.times(10);
+    }
+    while decimals > 0 && product != Wide::product(0, 0) {
+        let step = decimals.min(18);
+        product = product.divided_by(10_u64.pow(u32::try_from(step).unwrap_or(0)));
+        decimals -= step;
+    }
+    product.saturating_u128()
 }

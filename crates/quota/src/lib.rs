@@ -9,10 +9,11 @@ mod forest;
 mod ids;
 mod quantity;
 mod units;
+mod wide;
 
 pub use amount::Amount;
 pub use decimal::Decimal;
 pub use forest::{Forest, Limits, Mark, NodeKind, NodeQuota, Weight};
 pub use ids::{FlavorId, FlavorResourceId, Names, NodeId, ResourceId};
 pub use quantity::{Format, ParseQuantityError, Quantity, QuantityFault};
-pub use units::{AmountText, CPU, byte_quantity, is_in_bytes, request_quantity, request_value};
+pub use units::{AmountText, CPU, byte_quantity, is_extended_resource, is_in_bytes, request_quantity, request_value};

@@ -170,6 +170,16 @@ impl Quantity {
         crate::Decimal::from(self).times(crate::Decimal::from(other)).to_quantity().with_format(self.format)
     }
 
+    /// Times a floating-point factor, rounded towards zero to billionths. The factor counts as its shortest decimal form, so that
+    /// 0.1 is a tenth. Not a number counts as zero.
+    #[must_use]
+    pub fn scaled(self, factor: f64) -> Self {
+        let magnitude = crate::decimal::scale_down(self.nanos.unsigned_abs(), factor.abs());
+        let magnitude = i128::try_from(magnitude).unwrap_or(i128::MAX);
+        let negative = (self.nanos < 0) != (factor < 0.0);
+        Self { nanos: if negative { -magnitude } else { magnitude }, ..self }
+    }
+
     /// The larger of this and nothing.
     #[must_use]
     pub const fn or_zero(self) -> Self {

@@ -56,6 +56,31 @@ pub fn is_in_bytes(resource: &str) -> bool {
     resource == "memory" || resource == "ephemeral-storage" || resource.starts_with("hugepages-")
 }
 
+/// Whether the name is that of an extended resource, a device such as `google.com/tpu`: a qualified name outside of
+/// `kubernetes.io` and without the prefix `requests.`.
+pub fn is_extended_resource(name: &str) -> bool {
+    let Some((domain, device)) = name.split_once('/') else { return false };
+    if name.contains("kubernetes.io/") || name.starts_with("requests.") {
+        return false;
+    }
+    let is_label = |label: &str| {
+        let alphanumeric = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+        let bytes = label.as_bytes();
+        alphanumeric(bytes.first())
+            && alphanumeric(bytes.last())
+            && bytes.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
+    };
+    let is_device = |device: &str| {
+        let bytes = device.as_bytes();
+        bytes.len() <= 63
+            && bytes.first().is_some_and(u8::is_ascii_alphanumeric)
+            && bytes.last().is_some_and(u8::is_ascii_alphanumeric)
+            && bytes.iter().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b))
+    };
+    // In a quota it appears as `requests.<name>`, which must still be a domain.
+    domain.len().saturating_add("requests.".len()) <= 253 && domain.split('.').all(is_label) && is_device(device)
+}
+
 impl Amount {
     /// The amount of a configured quota. What does not fit is unlimited: 9223372036854775 cores of cpu or more, or 2^63-1 of
     /// anything else.

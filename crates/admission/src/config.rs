@@ -1,7 +1,8 @@
 //! What the engine is told once, at the start.
 
-use slicegate_quota::Quantity;
-use slicegate_workload::FairSharingStrategy;
+use std::collections::BTreeMap;
+
+use slicegate_workload::{FairSharingStrategy, RequeuingTimestamp, Transformation};
 
 /// The configuration of an engine.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -14,8 +15,8 @@ pub struct Config {
     pub wait_for_pods_ready: Option<WaitForPodsReady>,
     /// Resources whose names begin so are left out of every request.
     pub excluded_resource_prefixes: Vec<Box<str>>,
-    /// How requested resources turn into others before quota is counted.
-    pub transformations: Vec<ResourceTransformation>,
+    /// How requested resources turn into others before quota is counted, by requested resource.
+    pub transformations: BTreeMap<Box<str>, Transformation>,
     /// Whether a requested resource that the ClusterQueue does not cover is passed over instead of refused.
     pub ignore_undeclared_resources: bool,
     /// Switches.
@@ -51,23 +52,13 @@ pub struct AdmissionFairSharing {
     /// How often usage is sampled, in seconds.
     pub sampling_interval_seconds: i64,
     /// Weights by resource; 1 where there is none.
-    pub resource_weights: Vec<(Box<str>, f64)>,
+    pub resource_weights: BTreeMap<Box<str>, f64>,
 }
 
 impl Default for AdmissionFairSharing {
     fn default() -> Self {
-        Self { half_life_seconds: 0, sampling_interval_seconds: 300, resource_weights: Vec::new() }
+        Self { half_life_seconds: 0, sampling_interval_seconds: 300, resource_weights: BTreeMap::new() }
     }
-}
-
-/// From when a workload that timed out waits in line.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum RequeuingTimestamp {
-    /// From its eviction.
-    #[default]
-    Eviction,
-    /// From its creation.
-    Creation,
 }
 
 /// What happens to workloads whose pods do not become ready.
@@ -101,19 +92,6 @@ impl Default for WaitForPodsReady {
             backoff_limit_count: None,
         }
     }
-}
-
-/// How one requested resource turns into others.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ResourceTransformation {
-    /// The requested resource.
-    pub input: Box<str>,
-    /// Whether the requested resource stays beside what it turns into.
-    pub retain: bool,
-    /// Another requested resource that the quantity is multiplied by.
-    pub multiply_by: Option<Box<str>>,
-    /// What comes out for one unit, by resource.
-    pub outputs: Vec<(Box<str>, Quantity)>,
 }
 
 /// Feature switches that change decisions. The names and the defaults are Kueue's.

@@ -2,7 +2,7 @@
 
 use slicegate_workload::{Admission, Key, WorkloadStatus};
 
-use crate::Explanation;
+use crate::{Explanation, PreemptionReason};
 
 /// One scheduling cycle.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -65,6 +65,8 @@ pub enum Outcome {
     Gated,
     /// Quota is free for it, but pods of others are not ready yet.
     WaitingForPodsReady,
+    /// It was not looked at, since admission waits for pods of others.
+    Postponed,
     /// It runs and is evicted, since a node it lost cannot be replaced.
     Evicted,
     /// It waits for a less favourable variant of itself to be evicted.
@@ -128,31 +130,6 @@ pub struct Victim {
     pub cluster_queue: Box<str>,
     /// Why it may be preempted.
     pub reason: PreemptionReason,
-}
-
-/// Why a workload may be preempted.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum PreemptionReason {
-    /// By priority, in its own ClusterQueue.
-    InClusterQueue,
-    /// It uses quota that belongs to the preemptor.
-    InCohortReclamation,
-    /// Its ClusterQueue has more than its share.
-    InCohortFairSharing,
-    /// By priority, by a workload that borrows.
-    InCohortReclaimWhileBorrowing,
-}
-
-impl PreemptionReason {
-    /// The reason of the condition `Preempted`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::InClusterQueue => "InClusterQueue",
-            Self::InCohortReclamation => "InCohortReclamation",
-            Self::InCohortFairSharing => "InCohortFairSharing",
-            Self::InCohortReclaimWhileBorrowing => "InCohortReclaimWhileBorrowing",
-        }
-    }
 }
 
 /// A workload to evict. Report the write with [`Engine::eviction_written`](crate::Engine::eviction_written).

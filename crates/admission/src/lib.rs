@@ -24,13 +24,13 @@ mod message;
 mod report;
 
 pub use config::{
-    AdmissionFairSharing, Config, FairSharing, Gates, RequeuingTimestamp, ResourceTransformation, UnknownGate,
-    WaitForPodsReady,
+    AdmissionFairSharing, Config, FairSharing, Gates, UnknownGate, WaitForPodsReady,
 };
 pub use decision::{
-    Cycle, Entry, Event, EventType, Eviction, Inadmissible, Outcome, PreemptionReason, Skip, StatusWrite, Victim,
+    Cycle, Entry, Event, EventType, Eviction, Inadmissible, Outcome, Skip, StatusWrite, Victim,
     Written,
 };
+pub use slicegate_preemption::Reason as PreemptionReason;
 pub use engine::{CheckSpec, CohortCycle, Engine, Violation};
 pub use explain::{
     Blocker, Cause, Explanation, FlavorExplanation, PodSetExplanation, ResourceExplanation, ResourceLimit, Verdict,

@@ -3,7 +3,7 @@
 use slicegate_quota::{Amount, FlavorId, FlavorResourceId, ResourceId};
 use slicegate_workload::TopologyAssignment;
 
-use crate::{DelayedTopology, Possibility, Requests};
+use crate::{DelayedTopology, Possibility, Requests, WorkloadRequest};
 
 /// How good an assignment is, worst first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -26,32 +26,6 @@ impl Mode {
             Self::Preempt => "Preempt",
             Self::DeferredFit => "DeferredFit",
             Self::Fit => "Fit",
-        }
-    }
-}
-
-/// How good a flavor is for one resource, worst first: [`Mode`] with what preemption could do.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum GranularMode {
-    /// Not at all.
-    NoFit,
-    /// Preemption is allowed, but no set of victims makes room.
-    NoPreemptionCandidates,
-    /// Victims would be of the own ClusterQueue too.
-    Preempt,
-    /// Victims would all be of other ClusterQueues.
-    Reclaim,
-    /// It fits.
-    Fit,
-}
-
-impl GranularMode {
-    /// The mode without the detail.
-    pub const fn mode(self) -> Mode {
-        match self {
-            Self::NoFit => Mode::NoFit,
-            Self::NoPreemptionCandidates | Self::Preempt | Self::Reclaim => Mode::Preempt,
-            Self::Fit => Mode::Fit,
         }
     }
 }
@@ -166,13 +140,6 @@ pub enum Reason {
         /// What could be had if nothing else were running.
         potential: Amount,
     },
-    /// Another resource of the pod set cannot be had in the flavor.
-    DoesNotProvide {
-        /// The flavor.
-        flavor: FlavorId,
-        /// The resource.
-        resource: ResourceId,
-    },
     /// No place was found; the words are those of whoever looked.
     Placement {
         /// Why.
@@ -181,25 +148,19 @@ pub enum Reason {
 }
 
 /// Why a pod set cannot be assigned at all, whatever the quota.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum AssignError {
-    /// The node affinity cannot be read.
-    #[error("{0}")]
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Impossible {
+    /// Its node affinity cannot be read.
     InvalidAffinity(Box<str>),
     /// It asks for a topology in a ClusterQueue without any.
-    #[error("workload requires Topology, but there is no TAS cache information")]
     NoTopologies,
     /// It asks for a topology and was given no flavor that has one.
-    #[error("no TAS flavor assigned")]
     NoTopologyFlavor,
     /// It was given several flavors that have topologies.
-    #[error("more than one TAS flavor assigned: {}", .0.join(", "))]
-    SeveralTopologyFlavors(Vec<Box<str>>),
+    SeveralTopologyFlavors(Vec<FlavorId>),
     /// An elastic job cannot require a level.
-    #[error("required topology is not supported with ElasticJobsViaWorkloadSlices")]
     RequiredWithElastic,
     /// An elastic job cannot prefer a level.
-    #[error("preferred topology is not supported with ElasticJobsViaWorkloadSlices")]
     PreferredWithElastic,
 }
 
@@ -259,8 +220,8 @@ pub struct PodSetResult {
     /// Why it is not better. May be non-empty although it fits.
     pub reasons: Vec<Reason>,
     /// Why it is impossible.
-    pub error: Option<AssignError>,
-    /// The flavors looked at, by name.
+    pub error: Option<Impossible>,
+    /// The flavors looked at, in that order.
     pub attempts: Vec<Attempt>,
     /// The place of its pods.
     pub topology: Option<TopologyAssignment>,
@@ -280,10 +241,83 @@ pub struct Assignment {
     pub borrowing: u32,
     /// What it would use beyond the slice it replaces, each pair once, in the order of first use.
     pub usage: Vec<(FlavorResourceId, Amount)>,
-    /// How far the scan came, for the next cycle.
-    pub tried: LastTriedFlavors,
     /// The kind of its not fitting.
     pub no_fit: Option<NoFitReason>,
+}
+
+impl PodSetResult {
+    /// How the pod set can be had.
+    ///
+    /// `[quirk]` Without reasons it fits, whatever its flavors say short of not fitting: a flavor can be taken as fitting as a
+    /// whole although one resource needs preemption, if borrowing is preferred less than preempting.
+    pub fn mode(&self) -> Mode {
+        let worst = self.flavors.iter().map(|f| f.mode).min();
+        if self.error.is_some() {
+            Mode::NoFit
+        } else if self.reasons.is_empty() && worst != Some(Mode::NoFit) {
+            Mode::Fit
+        } else {
+            worst.unwrap_or(Mode::NoFit)
+        }
+    }
+
+    /// The flavor that a resource was given.
+    pub fn flavor(&self, resource: ResourceId) -> Option<&FlavorChoice> {
+        self.flavors.iter().find(|f| f.resource == resource)
+    }
+
+    pub(crate) fn set_mode(&mut self, mode: Mode) {
+        for choice in &mut self.flavors {
+            choice.mode = mode;
+        }
+    }
+}
+
+impl Assignment {
+    /// The last flavors tried, for the next cycle to go on from.
+    pub fn last_tried(&self) -> LastTriedFlavors {
+        self.pod_sets.iter().map(|p| p.flavors.iter().map(|f| (f.resource, f.tried)).collect()).collect()
+    }
+
+    /// The pairs that can only be had by preemption, each once, ascending.
+    pub fn preempting(&self) -> Vec<FlavorResourceId> {
+        let all = self.pod_sets.iter().flat_map(|p| &p.flavors).filter(|f| f.mode == Mode::Preempt).map(|f| f.pair);
+        let mut pairs: Vec<FlavorResourceId> = all.collect();
+        pairs.sort_unstable();
+        pairs.dedup();
+        pairs
+    }
+
+    /// What preemption has to make room for: of every pair that was assigned, what the workload itself asks for beyond the
+    /// slice it replaces, ascending by pair.
+    ///
+    /// `[quirk]` Unlike [`Assignment::usage`] it leaves out `pods` where they count only because a resource group covers
+    /// them, and of a slice it takes the growth in pods rather than in quantities.
+    pub fn needed(&self, workload: &WorkloadRequest<'_>) -> Vec<(FlavorResourceId, Amount)> {
+        let mut needed: Vec<(FlavorResourceId, Amount)> = Vec::new();
+        for result in &self.pod_sets {
+            let Some(pod_set) = workload.pod_sets.get(result.pod_set) else { continue };
+            let count = match (workload.replaces_slice, &pod_set.replaces) {
+                (true, Some(old)) => pod_set.count.saturating_sub(old.count),
+                _ => result.count,
+            };
+            for &(resource, total) in pod_set.requests {
+                let quantity = scaled(total, pod_set.count, count);
+                let Some(choice) = result.flavor(resource).filter(|_| quantity != 0) else { continue };
+                let amount = Amount::new(quantity);
+                match needed.binary_search_by_key(&choice.pair, |n| n.0) {
+                    Ok(at) => needed[at].1 = needed[at].1.plus(amount),
+                    Err(at) => needed.insert(at, (choice.pair, amount)),
+                }
+            }
+        }
+        needed
+    }
+}
+
+/// What a number of pods asks for, given what another number of the same pods does.
+pub(crate) fn scaled(total: i64, pods: i32, new_pods: i32) -> i64 {
+    if pods == 0 || pods == new_pods { total } else { (total / i64::from(pods)).saturating_mul(i64::from(new_pods)) }
 }
 
 /// The last flavor tried, by pod set (in the order of [`Assignment::pod_sets`]) and resource.

@@ -1,7 +1,7 @@
 //! What is to be assigned.
 
-use slicegate_quota::{FlavorId, ResourceId};
-use slicegate_workload::TopologyAssignment;
+use slicegate_quota::{FlavorId, FlavorResourceId, ResourceId};
+use slicegate_workload::{TopologyAssignment, TopologyRequest};
 
 use crate::{Eligibility, LastTried};
 
@@ -24,17 +24,45 @@ pub enum TopologyDemand {
 }
 
 impl TopologyDemand {
+    /// What a topology request asks for. One that only names a group or labels asks for nothing.
+    pub fn of(request: Option<&TopologyRequest>) -> Self {
+        let Some(request) = request else { return Self::None };
+        let slices = request.slice_required_topology.is_some()
+            || request.slice_size.is_some()
+            || !request.slice_constraints.is_empty();
+        if request.required.is_some() {
+            Self::Required
+        } else if request.preferred.is_some() {
+            Self::Preferred
+        } else if request.unconstrained.is_some() || slices {
+            Self::Other
+        } else {
+            Self::None
+        }
+    }
+
     /// Whether there is a topology request.
     pub fn is_explicit(self) -> bool {
         self != Self::None
     }
 }
 
+/// A flavor that a resource was given before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SeedFlavor {
+    /// The resource.
+    pub resource: ResourceId,
+    /// The flavor.
+    pub flavor: FlavorId,
+    /// Both.
+    pub pair: FlavorResourceId,
+}
+
 /// What a pod set was given before: by an earlier pass over the same workload.
 #[derive(Clone, Copy, Debug)]
 pub struct Seed<'a> {
-    /// The flavors, by resource.
-    pub flavors: &'a [(ResourceId, FlavorId)],
+    /// The flavors, each resource once.
+    pub flavors: &'a [SeedFlavor],
     /// The place of its pods.
     pub topology: Option<&'a TopologyAssignment>,
     /// Whether that place names a node that failed.

@@ -160,4 +160,12 @@ impl ClusterQueueView {
         let (group, position) = (*self.places.get(resource.index())?)?;
         Some((usize::try_from(group).ok()?, usize::try_from(position).ok()?))
     }
+
+    /// The position of a resource in a group, which need not be the first group that covers it.
+    pub fn position_in(&self, group: usize, resource: ResourceId) -> Option<usize> {
+        match self.place(resource)? {
+            (first, position) if first == group => Some(position),
+            _ => self.groups.get(group)?.resources.iter().position(|r| *r == resource),
+        }
+    }
 }

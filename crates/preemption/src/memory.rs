@@ -1,6 +1,6 @@
 //! A world in memory.
 
-use slicegate_quota::{Amount, FlavorResourceId, Forest, Mark, NodeId};
+use slicegate_quota::{Amount, FlavorResourceId, Forest, Mark, Names, NodeId};
 use slicegate_workload::{PreemptionPolicy, Timestamp};
 
 use crate::{Holder, LocalQueueUsage, WorkloadRef, World};
@@ -15,7 +15,7 @@ pub struct MemoryWorkload {
     /// The time by which it is ordered in its queue.
     pub queued_at: Timestamp,
     /// When it was given its quota.
-    pub reserved_at: Option<Timestamp>,
+    pub reserved_at: Timestamp,
     /// Whether it is being evicted already.
     pub evicted: bool,
     /// Its LocalQueue; only with admission fair sharing.
@@ -30,6 +30,7 @@ pub struct MemoryWorkload {
 #[derive(Clone, Debug, Default)]
 pub struct MemoryWorld {
     forest: Forest,
+    names: Names,
     workloads: Vec<MemoryWorkload>,
     /// By index of node.
     of_queue: Vec<Vec<WorkloadRef>>,
@@ -37,11 +38,12 @@ pub struct MemoryWorld {
 }
 
 impl MemoryWorld {
-    /// A world of this forest, without workloads and with policies that preempt nobody.
-    pub fn new(forest: Forest) -> Self {
+    /// A world of this forest and the names it was built with, without workloads and with policies that preempt nobody.
+    pub fn new(forest: Forest, names: Names) -> Self {
         let nodes = forest.node_count();
         Self {
             forest,
+            names,
             workloads: Vec::new(),
             of_queue: vec![Vec::new(); nodes],
             policies: vec![PreemptionPolicy::default(); nodes],
@@ -79,6 +81,10 @@ impl World for MemoryWorld {
 
     fn forest(&self) -> &Forest {
         &self.forest
+    }
+
+    fn names(&self) -> &Names {
+        &self.names
     }
 
     fn forest_mut(&mut self) -> &mut Forest {

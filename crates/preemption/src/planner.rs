@@ -2,12 +2,16 @@
 
 use slicegate_quota::{Amount, FlavorResourceId};
 
+use crate::classical::Classical;
+use crate::fair::Fair;
 use crate::{Config, Possibility, Preemptor, Request, Simulation, Target, World};
 
 /// Chooses victims. Holds buffers, so that a planner that is kept allocates only while it grows.
 #[derive(Debug, Default)]
 pub struct Planner {
     targets: Vec<Target>,
+    classical: Classical,
+    fair: Fair,
 }
 
 impl Planner {
@@ -19,8 +23,11 @@ impl Planner {
     /// The victims that make room for the request, the last of which completes it; empty if no set of victims does. The
     /// world is left as it was.
     pub fn targets<W: World + ?Sized>(&mut self, world: &mut W, config: &Config, request: &Request<'_>) -> &[Target] {
-        let _ = (world, config, request);
         self.targets.clear();
+        match &config.fair_sharing {
+            None => self.classical.search(world, request, &mut self.targets),
+            Some(fair) => self.fair.search(world, fair, request, &mut self.targets),
+        }
         &self.targets
     }
 

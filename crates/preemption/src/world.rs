@@ -1,6 +1,6 @@
 //! What a plan is made against.
 
-use slicegate_quota::{Amount, FlavorResourceId, Forest, NodeId};
+use slicegate_quota::{Amount, FlavorResourceId, Forest, Names, NodeId};
 use slicegate_workload::{PreemptionPolicy, Timestamp};
 
 /// A workload that holds quota, as the [`World`] numbers it.
@@ -37,8 +37,8 @@ pub struct Holder<'a> {
     pub priority: i64,
     /// The time by which it is ordered in its queue.
     pub queued_at: Timestamp,
-    /// When it was given its quota; `None` counts as later than any time.
-    pub reserved_at: Option<Timestamp>,
+    /// When it was given its quota; the present time if it does not say.
+    pub reserved_at: Timestamp,
     /// Whether it is being evicted already.
     pub evicted: bool,
     /// Its LocalQueue; only with admission fair sharing.
@@ -59,6 +59,9 @@ pub trait World {
 
     /// The quota forest.
     fn forest(&self) -> &Forest;
+
+    /// The names behind the forest's ids.
+    fn names(&self) -> &Names;
 
     /// The quota forest, for adding the usage of the workload that preempts.
     fn forest_mut(&mut self) -> &mut Forest;

@@ -1,12 +1,39 @@
 //! The engine.
 
+mod activity;
+mod afs;
+mod assign;
+mod check;
+mod cycle;
+mod explain;
+mod fair;
+mod ids;
+mod objects;
+mod pending;
+mod process;
+mod queue;
+mod record;
+mod report;
+mod requeue;
+mod shape;
+mod state;
+mod time;
+mod usage;
+mod workloads;
+mod written;
+
 use std::collections::BTreeMap;
 
-use slicegate_workload::{
-    ClusterQueueSpec, CohortSpec, FlavorSpec, Key, LocalQueueSpec, ResourceList, Timestamp, TopologySpec, Workload,
-};
+use slicegate_flavor::{Assigner, ClusterQueueView, Features, FlavorTable, ResourceOrder};
+use slicegate_preemption::{Guard, Planner};
+use slicegate_quota::NodeId;
+use slicegate_workload::{EquivalenceOptions, RequestOptions, ResourceList, Timestamp, TopologySpec};
 
-use crate::{ClusterQueueReport, CohortReport, Config, Cycle, Explanation, LocalQueueReport, PendingWorkload, Written};
+use crate::Config;
+use ids::WorkloadId;
+use queue::{PendingQueue, Places};
+use shape::Shapes;
+use state::State;
 
 /// An admission check as the engine sees it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -32,188 +59,110 @@ pub struct CohortCycle {
     pub cohort: Box<str>,
 }
 
+/// A workload that a cycle is to look at although it holds quota.
+#[derive(Clone, Copy, Debug)]
+struct SecondPass {
+    /// How often it was looked at.
+    iteration: u32,
+    /// When it is looked at next.
+    due: Timestamp,
+}
+
+/// What decisions are made with: buffers that are kept.
+#[derive(Debug, Default)]
+struct Tools {
+    assigner: Assigner,
+    planner: Planner,
+}
+
 /// Queues, quota and decisions. See the [crate documentation](crate).
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Engine {
     config: Config,
+    requests: RequestOptions,
+    equivalence: EquivalenceOptions,
+    preemption: slicegate_preemption::Config,
+    state: State,
+    shapes: Shapes,
+    flavors: FlavorTable,
+    order: ResourceOrder,
+    /// By index of node.
+    views: Vec<Option<ClusterQueueView>>,
+    pending: Vec<Option<PendingQueue>>,
+    places: Places,
+    checks: BTreeMap<Box<str>, CheckSpec>,
+    topologies: BTreeMap<Box<str>, TopologySpec>,
+    overheads: BTreeMap<Box<str>, ResourceList>,
+    /// Trees whose parked workloads come back, by root, and when.
+    flushes: BTreeMap<NodeId, Timestamp>,
+    second_pass: BTreeMap<WorkloadId, SecondPass>,
+    /// Whether admission waits for the pods of what was admitted.
+    waits_for_pods: bool,
+    /// How many workloads the cycle that is running admitted.
+    admitted_in_cycle: usize,
+    cycles: u64,
+    tools: Tools,
 }
 
 impl Engine {
     /// An engine that knows nothing yet.
     pub fn new(config: Config) -> Self {
-        Self { config }
+        let gates = config.gates;
+        let requests = RequestOptions {
+            excluded_prefixes: config.excluded_resource_prefixes.clone(),
+            transformations: config.transformations.clone(),
+            reclaimable_pods: gates.reclaimable_pods,
+        };
+        let equivalence = EquivalenceOptions {
+            priority_boost: gates.priority_boost,
+            concurrent_admission: gates.concurrent_admission,
+        };
+        let fair_sharing = config.fair_sharing.as_ref().map(|fair| {
+            let mut planned = slicegate_preemption::FairSharing {
+                reclaim_within_nominal: gates.fair_sharing_preempt_within_nominal,
+                guard: if config.preemption_guard { Guard::On } else { Guard::Off },
+                ..slicegate_preemption::FairSharing::default()
+            };
+            if !fair.strategies.is_empty() {
+                planned.strategies.clone_from(&fair.strategies);
+            }
+            planned
+        });
+        let features = Features {
+            fungibility: gates.flavor_fungibility,
+            topology: gates.topology_aware_scheduling,
+            elastic_topology: gates.elastic_jobs_via_workload_slices_with_tas,
+        };
+        let state = State {
+            usage_orders_victims: config.admission_fair_sharing.is_some() && gates.admission_fair_sharing,
+            ..State::default()
+        };
+        Self {
+            requests,
+            equivalence,
+            preemption: slicegate_preemption::Config { fair_sharing },
+            state,
+            shapes: Shapes::default(),
+            flavors: FlavorTable::new(),
+            order: ResourceOrder::default(),
+            views: Vec::new(),
+            pending: Vec::new(),
+            places: Places::default(),
+            checks: BTreeMap::new(),
+            topologies: BTreeMap::new(),
+            overheads: BTreeMap::new(),
+            flushes: BTreeMap::new(),
+            second_pass: BTreeMap::new(),
+            waits_for_pods: false,
+            admitted_in_cycle: 0,
+            cycles: 0,
+            tools: Tools { assigner: Assigner::new(features), planner: Planner::new() },
+            config,
+        }
     }
 
     /// The configuration.
     pub fn config(&self) -> &Config {
         &self.config
-    }
-
-    // ----- objects -------------------------------------------------------------------------------------------------
-
-    /// Adds or updates a ClusterQueue.
-    pub fn set_cluster_queue(&mut self, now: Timestamp, spec: ClusterQueueSpec) {
-        let _ = (now, spec);
-    }
-
-    /// Removes a ClusterQueue.
-    pub fn remove_cluster_queue(&mut self, now: Timestamp, name: &str) {
-        let _ = (now, name);
-    }
-
-    /// Adds or updates a Cohort.
-    pub fn set_cohort(&mut self, now: Timestamp, spec: CohortSpec) -> Result<(), CohortCycle> {
-        let _ = (now, spec);
-        Ok(())
-    }
-
-    /// Removes a Cohort.
-    pub fn remove_cohort(&mut self, now: Timestamp, name: &str) {
-        let _ = (now, name);
-    }
-
-    /// Adds or updates a LocalQueue.
-    pub fn set_local_queue(&mut self, now: Timestamp, spec: LocalQueueSpec) {
-        let _ = (now, spec);
-    }
-
-    /// Removes a LocalQueue. Workloads that run keep running.
-    pub fn remove_local_queue(&mut self, now: Timestamp, key: &Key) {
-        let _ = (now, key);
-    }
-
-    /// Adds or updates a ResourceFlavor.
-    pub fn set_flavor(&mut self, now: Timestamp, spec: FlavorSpec) {
-        let _ = (now, spec);
-    }
-
-    /// Removes a ResourceFlavor.
-    pub fn remove_flavor(&mut self, now: Timestamp, name: &str) {
-        let _ = (now, name);
-    }
-
-    /// Adds or updates a Topology.
-    pub fn set_topology(&mut self, now: Timestamp, spec: TopologySpec) {
-        let _ = (now, spec);
-    }
-
-    /// Removes a Topology.
-    pub fn remove_topology(&mut self, now: Timestamp, name: &str) {
-        let _ = (now, name);
-    }
-
-    /// Adds or updates an admission check.
-    pub fn set_admission_check(&mut self, now: Timestamp, spec: CheckSpec) {
-        let _ = (now, spec);
-    }
-
-    /// Removes an admission check.
-    pub fn remove_admission_check(&mut self, now: Timestamp, name: &str) {
-        let _ = (now, name);
-    }
-
-    /// Adds a namespace or sets its labels.
-    pub fn set_namespace(&mut self, now: Timestamp, name: &str, labels: BTreeMap<Box<str>, Box<str>>) {
-        let _ = (now, name, labels);
-    }
-
-    /// Removes a namespace.
-    pub fn remove_namespace(&mut self, now: Timestamp, name: &str) {
-        let _ = (now, name);
-    }
-
-    /// Sets the pod overhead of a RuntimeClass; `None` removes the class.
-    pub fn set_runtime_class(&mut self, now: Timestamp, name: &str, overhead: Option<ResourceList>) {
-        let _ = (now, name, overhead);
-    }
-
-    /// Takes in a workload as it now stands in the API: new, changed, admitted, evicted, finished.
-    pub fn set_workload(&mut self, now: Timestamp, workload: Workload) {
-        let _ = (now, workload);
-    }
-
-    /// Forgets a workload that is gone from the API.
-    pub fn remove_workload(&mut self, now: Timestamp, key: &Key) {
-        let _ = (now, key);
-    }
-
-    // ----- time and cycles -----------------------------------------------------------------------------------------
-
-    /// Lets parked workloads that something changed for compete again now, without waiting for the batch.
-    pub fn flush(&mut self, now: Timestamp) {
-        let _ = now;
-    }
-
-    /// When something happens by itself next: a batch of parked workloads comes back, a second look is due.
-    pub fn next_wake(&self) -> Option<Timestamp> {
-        None
-    }
-
-    /// Whether a cycle has anything to do.
-    pub fn has_heads(&mut self, now: Timestamp) -> bool {
-        let _ = now;
-        false
-    }
-
-    /// Runs one scheduling cycle.
-    pub fn cycle(&mut self, now: Timestamp) -> Cycle {
-        let _ = now;
-        Cycle::default()
-    }
-
-    // ----- write results -------------------------------------------------------------------------------------------
-
-    /// Reports how the write of an [`Outcome::Admitted`](crate::Outcome::Admitted) ended. Without success the workload loses
-    /// its quota again and competes anew, unless it is gone.
-    pub fn admission_written(&mut self, now: Timestamp, workload: &Key, result: Written) {
-        let _ = (now, workload, result);
-    }
-
-    /// Reports how the write of an [`Eviction`](crate::Eviction) ended. Without success it is tried again.
-    pub fn eviction_written(&mut self, now: Timestamp, workload: &Key, result: Written) {
-        let _ = (now, workload, result);
-    }
-
-    // ----- questions -----------------------------------------------------------------------------------------------
-
-    /// A ClusterQueue now.
-    pub fn cluster_queue(&self, name: &str) -> Option<ClusterQueueReport> {
-        let _ = name;
-        None
-    }
-
-    /// A LocalQueue now.
-    pub fn local_queue(&self, key: &Key) -> Option<LocalQueueReport> {
-        let _ = key;
-        None
-    }
-
-    /// A Cohort now.
-    pub fn cohort(&self, name: &str) -> Option<CohortReport> {
-        let _ = name;
-        None
-    }
-
-    /// The workloads that wait in a ClusterQueue, in the order in which they are served, parked ones included.
-    pub fn pending(&self, cluster_queue: &str) -> Vec<PendingWorkload> {
-        let _ = cluster_queue;
-        Vec::new()
-    }
-
-    /// Why a workload waits: what a cycle would decide about it alone, now. `None` if it is not known.
-    pub fn why(&mut self, now: Timestamp, workload: &Key) -> Option<Explanation> {
-        let _ = (now, workload);
-        None
-    }
-
-    /// What the engine knows about a workload that waits, for [`lifecycle::sync_pending`](crate::lifecycle::sync_pending).
-    pub fn pending_facts(&self, workload: &Workload) -> crate::lifecycle::PendingFacts {
-        let _ = workload;
-        crate::lifecycle::PendingFacts::default()
-    }
-
-    /// Checks every invariant.
-    pub fn check(&self) -> Result<(), Violation> {
-        Ok(())
     }
 }

@@ -45,7 +45,7 @@ pub fn deactivate(status: &mut WorkloadStatus, at: At) -> (Option<EvictionStep>,
         status.conditions.get(&ConditionType::DeactivationTarget).filter(|c| c.status == Status::True).cloned();
     let mut changed = status.conditions.remove(&ConditionType::DeactivationTarget);
     changed |= status.requeue_state.take().is_some();
-    if super::is_evicted(status) {
+    if status.conditions.is_true(&ConditionType::Evicted) {
         return (None, changed);
     }
     let mut message = String::from("The workload is deactivated");

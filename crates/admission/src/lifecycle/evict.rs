@@ -1,8 +1,8 @@
 //! Taking quota away.
 
-use slicegate_workload::{ConditionType, EvictionCount, GatePosition, Status, Timestamp, Workload, WorkloadStatus};
+use slicegate_workload::{ConditionType, EvictionCount, GatePosition, Stage, Status, Timestamp, Workload, WorkloadStatus};
 
-use super::{At, checks::reset_checks, phase, state::Phase, sync_admitted};
+use super::{At, checks::reset_checks, sync_admitted};
 use crate::{Event, EventType, Gates, PreemptionReason};
 
 /// Why a workload is evicted.
@@ -136,16 +136,17 @@ pub fn release(workload: &Workload, status: &mut WorkloadStatus, at: At, gates: 
     changed
 }
 
-/// The seconds from an eviction to the loss of quota, when `new` is the first state without it; and the reason of the
-/// eviction.
+/// The ClusterQueue that a workload was evicted from, the reason, and the seconds it took from the eviction to the loss of
+/// quota, when `new` is the first state without it.
 pub fn eviction_pending_latency(
-    old: &WorkloadStatus,
-    new: &WorkloadStatus,
+    old: &Workload,
+    new: &Workload,
     now: Timestamp,
-) -> Option<(Box<str>, Timestamp, i64)> {
-    if phase(new) != Phase::Pending || !matches!(phase(old), Phase::QuotaReserved | Phase::Admitted) {
+) -> Option<(Box<str>, Box<str>, i64)> {
+    if new.stage() != Stage::Pending || !matches!(old.stage(), Stage::QuotaReserved | Stage::Admitted) {
         return None;
     }
-    let evicted = new.conditions.get(&ConditionType::Evicted).filter(|c| c.status == Status::True)?;
-    Some((evicted.reason.clone(), evicted.last_transition, now.micros_since(evicted.last_transition)))
+    let evicted = new.status.conditions.get(&ConditionType::Evicted).filter(|c| c.status == Status::True)?;
+    let queue = old.status.admission.as_ref()?.cluster_queue.clone();
+    Some((queue, evicted.reason.clone(), now.micros_since(evicted.last_transition) / 1_000_000))
 }

@@ -35,7 +35,7 @@ pub fn max_execution_time(workload: &Workload, now: Timestamp) -> MaxExecutionTi
     let Some(admitted) = status.conditions.get(&ConditionType::Admitted).filter(|c| c.status == Status::True) else {
         return MaxExecutionTime::None;
     };
-    if super::is_evicted(status) || !workload.spec.active {
+    if status.conditions.is_true(&ConditionType::Evicted) || !workload.spec.active {
         return MaxExecutionTime::None;
     }
     let past = status.accumulated_past_execution_time_seconds.unwrap_or(0);

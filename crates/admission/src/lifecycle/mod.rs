@@ -29,7 +29,7 @@ pub use deactivate::{DeactivationCause, deactivate, set_deactivation_target, sho
 pub use evict::{EvictionReason, EvictionStep, evict, eviction_event, eviction_pending_latency, preempt, release};
 pub use execution::{MaxExecutionTime, execution_seconds, max_execution_time};
 pub use finish::{FinishReason, finish};
-pub use order::{effective_priority, priority_changed, queue_order_time};
+pub use order::priority_changed;
 pub use pending::{PendingFacts, QueueFact, set_pending, sync_pending};
 pub use pods_ready::{PodsReadyCause, PodsReadyStep, pods_ready_step, pods_ready_timeout};
 pub use requeue::{
@@ -38,10 +38,7 @@ pub use requeue::{
 pub use reserve::set_quota_reservation;
 pub use second_pass::needs_second_pass;
 pub use slices::{REPLACEMENT_ANNOTATION, SliceFinish, SliceNormalization, normalize_slices, replaced_slice};
-pub use state::{
-    ADMISSION_GATE_ANNOTATION, JOB_UID_LABEL, Phase, admission_gate, has_closed_preemption_gate, holds_quota,
-    is_admissible, is_evicted, is_on_hold, phase, sync_preemption_gates,
-};
+pub use state::{JOB_UID_LABEL, sync_preemption_gates};
 pub use stop::{StopFacts, StopStep, stop_step};
 
 /// When a condition is set, and for which generation of the object.

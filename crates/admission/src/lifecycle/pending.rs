@@ -2,7 +2,7 @@
 
 use slicegate_workload::{ConditionType, Status, Workload, WorkloadStatus};
 
-use super::{At, admission_gate, is_on_hold, sync_admitted};
+use super::{At, sync_admitted};
 use crate::Gates;
 
 /// How a queue stands, for a workload that waits in it.
@@ -60,7 +60,7 @@ pub fn sync_pending(
     if !workload.spec.active {
         return set("Deactivated", "Pending", "The workload is deactivated");
     }
-    if is_on_hold(&workload.status) {
+    if workload.is_on_hold() {
         return false;
     }
     match facts.local_queue {
@@ -82,7 +82,7 @@ pub fn sync_pending(
     if let Some(why) = &facts.inadmissible {
         return set("Misconfigured", "Inadmissible", why);
     }
-    if let Some(gate) = admission_gate(workload, gates) {
+    if let Some(gate) = workload.admission_gated_by().filter(|_| gates.admission_gated_by) {
         return set("AdmissionGated", "AdmissionGated", &format!("Admission is gated by: {gate}"));
     }
     if legacy {

@@ -2,7 +2,7 @@
 
 use slicegate_workload::{ConditionType, Status, Timestamp, Workload};
 
-use super::{DeactivationCause, EvictionReason, EvictionStep, is_evicted};
+use super::{DeactivationCause, EvictionReason, EvictionStep};
 use crate::WaitForPodsReady;
 
 /// What the workload's pods are waited for.
@@ -31,7 +31,7 @@ pub fn pods_ready_timeout(
 ) -> Option<(PodsReadyCause, Timestamp)> {
     let config = config?;
     let status = &workload.status;
-    if !workload.spec.active || is_evicted(status) {
+    if !workload.spec.active || status.conditions.is_true(&ConditionType::Evicted) {
         return None;
     }
     let admitted = status.conditions.get(&ConditionType::Admitted).filter(|c| c.status == Status::True)?;

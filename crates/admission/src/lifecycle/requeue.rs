@@ -2,7 +2,7 @@
 
 use slicegate_workload::{ConditionType, RequeueState, Status, StopPolicy, Timestamp, Workload, WorkloadStatus};
 
-use super::{At, is_admissible};
+use super::At;
 use crate::{Gates, WaitForPodsReady};
 
 /// Whether the workload may compete, as far as its back-off is concerned. Times are compared in whole seconds.
@@ -92,7 +92,7 @@ pub fn requeue(
         if let Some(until) = waiting {
             return Requeue::Wait(until);
         }
-        if status.requeue_state.is_some_and(|s| s.requeue_at.is_some()) && is_admissible(workload, gates) {
+        if status.requeue_state.is_some_and(|s| s.requeue_at.is_some()) && workload.is_admissible(gates.admission_gated_by) {
             clear_requeue_at(status);
             return Requeue::Changed;
         }

@@ -2,12 +2,11 @@
 
 use slicegate_workload::{CheckState, ConditionType, Workload};
 
-use super::{holds_quota, is_evicted, is_on_hold};
 
 /// Whether the workload waits for a place after its checks passed, or lost a node that must be replaced.
 pub fn needs_second_pass(workload: &Workload) -> bool {
     let status = &workload.status;
-    if !holds_quota(workload) || is_evicted(status) || is_on_hold(status) {
+    if !workload.has_active_quota_reservation() || status.conditions.is_true(&ConditionType::Evicted) || workload.is_on_hold() {
         return false;
     }
     let Some(admission) = &status.admission else { return false };

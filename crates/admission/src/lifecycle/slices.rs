@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use slicegate_workload::{ConditionType, Key, Workload};
 
-use super::{FinishReason, is_evicted};
+use super::FinishReason;
 
 /// The annotation that names the slice which a slice replaces.
 pub const REPLACEMENT_ANNOTATION: &str = "kueue.x-k8s.io/workload-slice-replacement-for";
@@ -52,7 +52,7 @@ pub fn normalize_slices(slices: &[&Workload]) -> SliceNormalization {
     }
     let reserved = |w: &Workload| w.status.conditions.is_true(&ConditionType::QuotaReserved);
     let mut replacement_of: BTreeMap<Key, &Workload> = BTreeMap::new();
-    for &w in ordered.iter().filter(|w| !is_evicted(&w.status)) {
+    for &w in ordered.iter().filter(|w| !w.is_evicted()) {
         let Some(old) = replaced_slice(w) else { continue };
         match replacement_of.get(&old) {
             Some(known) if reserved(known) && !reserved(w) => {}
@@ -61,7 +61,7 @@ pub fn normalize_slices(slices: &[&Workload]) -> SliceNormalization {
             }
         }
     }
-    let live = |w: &&&Workload| !is_evicted(&w.status);
+    let live = |w: &&&Workload| !w.is_evicted();
     let running = ordered
         .iter()
         .rev()

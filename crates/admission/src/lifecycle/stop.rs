@@ -1,8 +1,8 @@
 //! Stopped queues.
 
-use slicegate_workload::{StopPolicy, WorkloadStatus};
+use slicegate_workload::{ConditionType, StopPolicy, WorkloadStatus};
 
-use super::{EvictionReason, EvictionStep, is_evicted, phase, state::Phase};
+use super::{EvictionReason, EvictionStep};
 
 /// A queue of a workload that holds quota.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -31,11 +31,11 @@ pub enum StopStep {
 
 /// What stopped queues mean for the workload. LocalQueues count first.
 pub fn stop_step(queue: &str, status: &WorkloadStatus, facts: &StopFacts, granular: bool) -> StopStep {
-    let admitted = match phase(status) {
-        Phase::Admitted => true,
-        Phase::QuotaReserved => false,
-        Phase::Pending | Phase::Finished => return StopStep::None,
-    };
+    let is_true = |kind| status.conditions.is_true(&kind);
+    let admitted = is_true(ConditionType::Admitted);
+    if is_true(ConditionType::Finished) || !(admitted || is_true(ConditionType::QuotaReserved)) {
+        return StopStep::None;
+    }
     let cluster_queue = status.admission.as_ref().map_or("", |a| &a.cluster_queue);
     let queues = [
         ("LocalQueue", queue, facts.local_queue, EvictionReason::LocalQueueStopped),
@@ -43,7 +43,7 @@ pub fn stop_step(queue: &str, status: &WorkloadStatus, facts: &StopFacts, granul
     ];
     for (kind, name, policy, eviction) in queues {
         if admitted {
-            if policy == Some(StopPolicy::HoldAndDrain) && !is_evicted(status) {
+            if policy == Some(StopPolicy::HoldAndDrain) && !status.conditions.is_true(&ConditionType::Evicted) {
                 return StopStep::Evict(EvictionStep {
                     reason: eviction,
                     cause: Box::default(),

@@ -38,21 +38,21 @@ pub(crate) struct PodSetInfo {
 #[error(
     "invalid admission check PodSetUpdate: conflict for {field}: conflict for key={key}, value1={old}, value2={new}"
 )]
-pub struct Conflict {
+pub(crate) struct Conflict {
     /// `annotations`, `labels` or `nodeSelector`.
-    pub field: &'static str,
+    pub(crate) field: &'static str,
     /// The key.
-    pub key: String,
+    pub(crate) key: String,
     /// What is there.
-    pub old: String,
+    pub(crate) old: String,
     /// What was to be put there.
-    pub new: String,
+    pub(crate) new: String,
 }
 
 /// A flavor of an admission does not exist.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("resourceflavors.kueue.x-k8s.io {0:?} not found")]
-pub struct FlavorMissing(pub String);
+pub(crate) struct FlavorMissing(pub(crate) String);
 
 impl PodSetInfo {
     /// What an assignment asks for: labels and tolerations of its flavors and, where the pods are placed by topology, the gate

@@ -27,7 +27,7 @@ impl Priority {
 
 /// A priority class does not exist.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum PriorityError {
+pub(crate) enum PriorityError {
     /// One of Kueue's own kind, named by the job's label.
     #[error("workloadpriorityclasses.kueue.x-k8s.io {0:?} not found")]
     WorkloadPriorityClass(String),

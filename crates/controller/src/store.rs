@@ -41,6 +41,7 @@ pub(crate) struct Store {
     owned: BTreeMap<Box<str>, BTreeSet<ObjectRef>>,
     gone: BTreeMap<ObjectRef, u64>,
     gone_order: VecDeque<ObjectRef>,
+    blocked: BTreeSet<(Timestamp, ObjectRef)>,
 }
 
 fn version(object: &Object) -> Option<u64> {
@@ -55,10 +56,7 @@ pub(crate) fn controller_of(metadata: &ObjectMeta) -> Option<&OwnerReference> {
 /// The kind that an owner reference names, if it is known.
 pub(crate) fn owner_kind(owner: &OwnerReference) -> Option<Kind> {
     let group = |api_version: &str| api_version.split_once('/').map_or(String::new(), |(g, _)| g.to_owned());
-    Kind::ALL
-        .iter()
-        .copied()
-        .find(|k| k.as_str() == owner.kind && group(k.api_version()) == group(&owner.api_version))
+    Kind::ALL.iter().copied().find(|k| k.as_str() == owner.kind && group(k.api_version()) == group(&owner.api_version))
 }
 
 /// A reference to the owner that controls an object, in the same namespace.
@@ -156,6 +154,9 @@ impl Store {
         let Some(slot) = self.slots.get_mut(reference).filter(|s| s.outstanding == Some(id)) else { return };
         slot.outstanding = None;
         slot.blocked_until = failed_until;
+        if let Some(until) = failed_until {
+            self.blocked.insert((until, reference.clone()));
+        }
         slot.failures = if failed_until.is_some() { slot.failures.saturating_add(1) } else { 0 };
         self.tidy(reference);
     }
@@ -167,12 +168,13 @@ impl Store {
 
     /// Lets an object be written again whose back-off is over.
     pub(crate) fn release_expired(&mut self, now: Timestamp) -> Vec<ObjectRef> {
-        let expired: Vec<ObjectRef> = self
-            .slots
-            .iter()
-            .filter(|(_, s)| s.blocked_until.is_some_and(|t| t <= now))
-            .map(|(r, _)| r.clone())
-            .collect();
+        let mut expired = Vec::new();
+        while let Some((until, _)) = self.blocked.first()
+            && *until <= now
+            && let Some((_, reference)) = self.blocked.pop_first()
+        {
+            expired.push(reference);
+        }
         for reference in &expired {
             if let Some(slot) = self.slots.get_mut(reference) {
                 slot.blocked_until = None;
@@ -183,7 +185,7 @@ impl Store {
 
     /// When the next back-off is over.
     pub(crate) fn next_release(&self) -> Option<Timestamp> {
-        self.slots.values().filter_map(|s| s.blocked_until).min()
+        self.blocked.first().map(|(until, _)| *until)
     }
 
     /// Whether the object may not be written now: a write is on its way or failed a moment ago.
@@ -216,22 +218,6 @@ impl Store {
     pub(crate) fn workload(&self, key: &Key) -> Option<&Arc<kueue::Workload>> {
         match self.get(&workload_ref(key))? {
             Object::Workload(w) => Some(w),
-            _ => None,
-        }
-    }
-
-    /// A ClusterQueue.
-    pub(crate) fn cluster_queue(&self, name: &str) -> Option<&Arc<kueue::ClusterQueue>> {
-        match self.get(&ObjectRef::new(Kind::ClusterQueue, "", name))? {
-            Object::ClusterQueue(q) => Some(q),
-            _ => None,
-        }
-    }
-
-    /// A LocalQueue.
-    pub(crate) fn local_queue(&self, namespace: &str, name: &str) -> Option<&Arc<kueue::LocalQueue>> {
-        match self.get(&ObjectRef::new(Kind::LocalQueue, namespace, name))? {
-            Object::LocalQueue(q) => Some(q),
             _ => None,
         }
     }

@@ -16,7 +16,7 @@ pub(crate) struct PodIndex<'a> {
 
 /// An annotation that cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum TopologyRequestError {
+pub(crate) enum TopologyRequestError {
     /// It is not a number, truth value or list.
     #[error("annotation {annotation} is {value:?}, which is not {wanted}")]
     Value {

@@ -95,10 +95,6 @@ impl Integration for Job {
         "batch"
     }
 
-    fn framework(&self) -> &'static str {
-        "batch/job"
-    }
-
     fn is_suspended(&self) -> bool {
         self.spec.as_ref().and_then(|s| s.suspend).unwrap_or(false)
     }

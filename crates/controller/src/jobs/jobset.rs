@@ -27,10 +27,6 @@ impl Integration for JobSet {
         GROUP
     }
 
-    fn framework(&self) -> &'static str {
-        "jobset.x-k8s.io/jobset"
-    }
-
     fn is_suspended(&self) -> bool {
         self.spec.suspend.unwrap_or(false)
     }

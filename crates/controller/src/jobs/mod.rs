@@ -28,7 +28,7 @@ pub(crate) struct JobContext<'a> {
 
 /// A job cannot be read or started as it is.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum JobError {
+pub(crate) enum JobError {
     /// The number of pod sets changed.
     #[error("invalid podset infos: expecting {expected} podset, got {got}")]
     PodSetCount {
@@ -90,9 +90,6 @@ pub(crate) trait Integration {
 
     /// The API group of the kind.
     fn group(&self) -> &'static str;
-
-    /// The name of the integration in Kueue's configuration and in the source of its Events.
-    fn framework(&self) -> &'static str;
 
     /// Whether none of its pods may run.
     fn is_suspended(&self) -> bool;

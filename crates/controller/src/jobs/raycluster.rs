@@ -15,10 +15,6 @@ impl Integration for RayCluster {
         GROUP
     }
 
-    fn framework(&self) -> &'static str {
-        "ray.io/raycluster"
-    }
-
     fn is_suspended(&self) -> bool {
         self.spec.suspend.unwrap_or(false)
     }

@@ -61,10 +61,6 @@ impl Integration for RayJob {
         GROUP
     }
 
-    fn framework(&self) -> &'static str {
-        "ray.io/rayjob"
-    }
-
     fn is_suspended(&self) -> bool {
         self.spec.suspend.unwrap_or(false)
     }

@@ -209,6 +209,10 @@ impl Controller {
                     self.dirty.insert(object);
                 }
                 let until = now.plus_micros(backoff(self.store.failures(&reference)));
+                // Whoever wanted the object looks again when it may be written again.
+                if let Some(owner) = flight.written.as_ref().and_then(|(object, _)| owner_ref(object.metadata())) {
+                    self.wake(&owner, until);
+                }
                 match error {
                     WriteError::NotFound(_) if flight.written.is_none() => {
                         self.store.unlock(&reference, outcome.id, None);

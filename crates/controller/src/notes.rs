@@ -8,7 +8,7 @@ use slicegate_admission::{
     ResourceLimit, Verdict,
 };
 use slicegate_api::ObjectRef;
-use slicegate_workload::{Admission, Key, Workload};
+use slicegate_workload::{Admission, ConditionType, Key, Workload};
 
 use crate::controller::Controller;
 use crate::io::Note;
@@ -102,11 +102,11 @@ impl Controller {
             Cause::Deferred => "fits once the workloads that others preempt are gone".to_owned(),
             Cause::WaitingForQuota | Cause::OvertakenInCycle => short_of(explanation)
                 .map_or_else(|| "waits for quota".to_owned(), |what| format!("waits for quota: {what}")),
-            Cause::ExceedsMaxQuota => short_of(explanation).map_or_else(
+            Cause::ExceedsMaxQuota => short_of(explanation).or_else(|| written(entry)).map_or_else(
                 || "asks for more than there is quota for".to_owned(),
                 |what| format!("asks for more than there is quota for: {what}"),
             ),
-            Cause::NoMatchingFlavor => mismatch(explanation).map_or_else(
+            Cause::NoMatchingFlavor => mismatch(explanation).or_else(|| written(entry)).map_or_else(
                 || "has no flavor that takes its pods".to_owned(),
                 |why| format!("has no flavor that takes its pods: {why}"),
             ),
@@ -119,11 +119,21 @@ impl Controller {
             Cause::Deactivated => "is deactivated".to_owned(),
         };
         let mut text = format!("{name} {reason}");
-        let holders: Vec<String> = explanation
+        let mut holders: Vec<String> = explanation
             .blockers
             .iter()
             .filter_map(|b| if let Blocker::Workload(key) = b { Some(self.called(key)) } else { None })
             .collect();
+        if holders.is_empty() && explanation.cause == Cause::WaitingForQuota {
+            holders = self
+                .workloads()
+                .filter(|w| {
+                    let here = w.status.admission.as_ref().is_some_and(|a| a.cluster_queue == entry.cluster_queue);
+                    here && w.has_active_quota_reservation()
+                })
+                .map(|w| self.called(&w.key))
+                .collect();
+        }
         if !holders.is_empty() {
             // Writing to a string cannot fail.
             let _ = write!(text, "; held by {}", list(&holders, MOST_NAMED));
@@ -197,6 +207,15 @@ fn flavors(admission: &Admission) -> String {
         })
         .collect();
     parts.join(", ")
+}
+
+/// What the status says.
+fn written(entry: &Entry) -> Option<String> {
+    let condition = entry.status.as_ref()?.conditions.get(&ConditionType::QuotaReserved)?;
+    let text = &condition.message;
+    // The wrapper says no more than the line it is put into.
+    let inner = text.strip_prefix("couldn't assign flavors to pod set ").and_then(|t| t.split_once(": "));
+    Some(inner.map_or_else(|| text.to_string(), |(_, why)| why.to_owned()))
 }
 
 /// The last flavor tried that is short of something, with numbers.

@@ -183,6 +183,7 @@ fn every_write_may_fail_once() {
                 count += 1;
                 (count == at + 1).then(|| errors(write.operation.object())[kind].clone())
             });
+            println!("fault {kind} at write {at}");
             let job = world.put(jobset("a", 3, None));
             run(&mut world, |w| w.controller.workload_of(&job).is_some_and(|x| x.is_admitted()));
             run(&mut world, |w| w.json(&job)["spec"]["suspend"] == false);

@@ -186,8 +186,8 @@ impl Controller {
         if found.is_some() {
             return found;
         }
-        let elastic_start = view.elastic && view.suspended;
-        if others.is_empty() && (!view.active || elastic_start) {
+        // A job must be known to be suspended first: else it would run on as it is once its Workload is admitted.
+        if others.is_empty() && view.suspended && (!view.active || view.elastic) {
             self.create_workload(view, None);
         }
         None

@@ -10,12 +10,12 @@ use slicegate_controller::{
 use slicegate_workload::{ConditionType, Key, Timestamp, Workload};
 
 /// 2026-01-01T00:00:00Z.
-pub const START: i64 = 1_767_225_600;
+pub(crate) const START: i64 = 1_767_225_600;
 
 /// The objects, as an API server keeps them.
 #[derive(Default)]
-pub struct Api {
-    pub objects: BTreeMap<ObjectRef, Object>,
+pub(crate) struct Api {
+    pub(crate) objects: BTreeMap<ObjectRef, Object>,
     version: u64,
     uids: u64,
     now: Timestamp,
@@ -77,7 +77,7 @@ impl Api {
         }
     }
 
-    pub fn create(&mut self, mut object: Object) -> Result<Object, WriteError> {
+    pub(crate) fn create(&mut self, mut object: Object) -> Result<Object, WriteError> {
         if self.objects.contains_key(&object.reference()) {
             return Err(WriteError::AlreadyExists(object.reference()));
         }
@@ -89,7 +89,7 @@ impl Api {
         Ok(self.store(object))
     }
 
-    pub fn delete(&mut self, reference: &ObjectRef) {
+    pub(crate) fn delete(&mut self, reference: &ObjectRef) {
         let Some(object) = self.objects.get(reference) else { return };
         let mut object = object.clone();
         if object.metadata().deletion_timestamp.is_none() {
@@ -98,7 +98,7 @@ impl Api {
         }
     }
 
-    pub fn perform(&mut self, write: &Write) -> Result<Option<Object>, WriteError> {
+    pub(crate) fn perform(&mut self, write: &Write) -> Result<Option<Object>, WriteError> {
         let reference = write.operation.object();
         match &write.operation {
             Operation::Create(object) => self.create(object.clone()).map(Some),
@@ -130,22 +130,22 @@ impl Api {
 }
 
 /// A controller, its API server, and what it said.
-pub struct World {
-    pub api: Api,
-    pub controller: Controller,
-    pub now: Timestamp,
-    pub events: Vec<EventRecord>,
-    pub notes: Vec<Note>,
-    pub writes: Vec<Write>,
-    pub wake_at: Option<Timestamp>,
+pub(crate) struct World {
+    pub(crate) api: Api,
+    pub(crate) controller: Controller,
+    pub(crate) now: Timestamp,
+    pub(crate) events: Vec<EventRecord>,
+    pub(crate) notes: Vec<Note>,
+    pub(crate) writes: Vec<Write>,
+    pub(crate) wake_at: Option<Timestamp>,
     /// Decides the fate of a write before it reaches the server.
-    pub fault: Box<dyn FnMut(&Write) -> Option<WriteError>>,
+    pub(crate) fault: Box<dyn FnMut(&Write) -> Option<WriteError>>,
     /// Every report is made twice, the older ones again after the newer.
-    pub noisy: bool,
+    pub(crate) noisy: bool,
 }
 
 impl World {
-    pub fn new(configuration: Configuration) -> Self {
+    pub(crate) fn new(configuration: Configuration) -> Self {
         let now = Timestamp::from_seconds(START);
         let mut world = Self {
             api: Api { now, ..Api::default() },
@@ -163,7 +163,7 @@ impl World {
     }
 
     /// Makes an object.
-    pub fn put(&mut self, value: Value) -> ObjectRef {
+    pub(crate) fn put(&mut self, value: Value) -> ObjectRef {
         let kind = Kind::ALL.iter().find(|k| Some(k.as_str()) == value["kind"].as_str()).unwrap();
         let mut object = kind.read(value).unwrap();
         if kind.is_namespaced() && object.metadata().namespace.is_none() {
@@ -175,7 +175,7 @@ impl World {
     }
 
     /// Changes an object as somebody else would.
-    pub fn edit(&mut self, reference: &ObjectRef, change: impl FnOnce(&mut Value)) {
+    pub(crate) fn edit(&mut self, reference: &ObjectRef, change: impl FnOnce(&mut Value)) {
         let old = self.api.objects[reference].clone();
         let mut value = old.to_json().unwrap();
         change(&mut value);
@@ -187,7 +187,7 @@ impl World {
         self.deliver();
     }
 
-    pub fn delete(&mut self, reference: &ObjectRef) {
+    pub(crate) fn delete(&mut self, reference: &ObjectRef) {
         self.api.delete(reference);
         self.deliver();
     }
@@ -206,7 +206,7 @@ impl World {
     }
 
     /// One call of the controller; its writes are performed. Returns how many there were.
-    pub fn step(&mut self) -> usize {
+    pub(crate) fn step(&mut self) -> usize {
         let effects = self.controller.reconcile(self.now);
         self.events.extend(effects.events);
         self.notes.extend(effects.notes);
@@ -227,7 +227,7 @@ impl World {
 
     /// Lets the controller work until it is content, and checks that it then stays so.
     #[track_caller]
-    pub fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         for _ in 0..100 {
             if self.step() == 0 {
                 let again = self.controller.reconcile(self.now);
@@ -239,14 +239,14 @@ impl World {
         panic!("it never comes to rest: {:?}", self.writes.iter().rev().take(4).collect::<Vec<_>>());
     }
 
-    pub fn advance(&mut self, seconds: i64) {
+    pub(crate) fn advance(&mut self, seconds: i64) {
         self.now = self.now.plus_seconds(seconds);
         self.api.now = self.now;
     }
 
     /// Waits until the controller wants to be called again.
     #[track_caller]
-    pub fn sleep(&mut self) {
+    pub(crate) fn sleep(&mut self) {
         let wake = self.wake_at.expect("nothing to wait for");
         assert!(wake > self.now, "it wants to be called again at once");
         self.now = wake;
@@ -254,37 +254,37 @@ impl World {
         self.settle();
     }
 
-    pub fn json(&self, reference: &ObjectRef) -> Value {
+    pub(crate) fn json(&self, reference: &ObjectRef) -> Value {
         self.api.objects[reference].to_json().unwrap()
     }
 
     /// The workload of a job.
     #[track_caller]
-    pub fn workload(&self, job: &ObjectRef) -> &Workload {
+    pub(crate) fn workload(&self, job: &ObjectRef) -> &Workload {
         self.controller.workload_of(job).expect("a workload")
     }
 
-    pub fn has(&self, job: &ObjectRef, kind: &ConditionType) -> bool {
+    pub(crate) fn has(&self, job: &ObjectRef, kind: &ConditionType) -> bool {
         self.workload(job).status.conditions.is_true(kind)
     }
 
-    pub fn key(&self, job: &ObjectRef) -> Key {
+    pub(crate) fn key(&self, job: &ObjectRef) -> Key {
         self.workload(job).key.clone()
     }
 
     /// The reasons of the Events about an object, in order.
-    pub fn reasons(&self, object: &ObjectRef) -> Vec<&str> {
+    pub(crate) fn reasons(&self, object: &ObjectRef) -> Vec<&str> {
         self.events.iter().filter(|e| e.object == *object).map(|e| &*e.reason).collect()
     }
 
     /// The lines told about a workload.
-    pub fn told(&self, workload: &Key) -> Vec<&str> {
+    pub(crate) fn told(&self, workload: &Key) -> Vec<&str> {
         self.notes.iter().filter(|n| n.workload == *workload).map(|n| n.text.as_str()).collect()
     }
 }
 
 /// Quota of one flavor and one resource, and a LocalQueue that leads to it.
-pub fn queue(world: &mut World, flavor_labels: Value, quota: i64, preemption: Value) {
+pub(crate) fn queue(world: &mut World, flavor_labels: Value, quota: i64, preemption: Value) {
     world.put(json!({"kind": "ResourceFlavor", "metadata": {"name": "vlp"}, "spec": {"nodeLabels": flavor_labels}}));
     world.put(json!({"kind": "ClusterQueue", "metadata": {"name": "cq"}, "spec": {
         "namespaceSelector": {}, "preemption": preemption,
@@ -294,7 +294,7 @@ pub fn queue(world: &mut World, flavor_labels: Value, quota: i64, preemption: Va
 }
 
 /// A JobSet of so many slices of two hosts with four chips each.
-pub fn jobset(name: &str, slices: i64, priority_class: Option<&str>) -> Value {
+pub(crate) fn jobset(name: &str, slices: i64, priority_class: Option<&str>) -> Value {
     let mut pod = json!({"containers": [{"name": "c", "resources": {"limits": {"google.com/tpu": "4"}}}],
         "nodeSelector": {"cloud.google.com/gke-tpu-topology": "2x4"}});
     if let Some(class) = priority_class {
@@ -306,7 +306,7 @@ pub fn jobset(name: &str, slices: i64, priority_class: Option<&str>) -> Value {
 }
 
 /// Sets how many Jobs of a JobSet are active and done.
-pub fn progress(world: &mut World, jobset: &ObjectRef, active: i64, succeeded: i64) {
+pub(crate) fn progress(world: &mut World, jobset: &ObjectRef, active: i64, succeeded: i64) {
     world.edit(jobset, |v| {
         v["status"]["replicatedJobsStatus"] =
             json!([{"name": "slice", "active": active, "ready": active, "succeeded": succeeded}]);
@@ -314,7 +314,7 @@ pub fn progress(world: &mut World, jobset: &ObjectRef, active: i64, succeeded: i
 }
 
 /// Ends a JobSet.
-pub fn complete(world: &mut World, jobset: &ObjectRef, condition: &str) {
+pub(crate) fn complete(world: &mut World, jobset: &ObjectRef, condition: &str) {
     let now = convert::time_to_api(world.now.truncated());
     world.edit(jobset, |v| {
         v["status"]["replicatedJobsStatus"] = json!([{"name": "slice", "active": 0}]);

@@ -1,6 +1,6 @@
 //! The words in which assignments are told.
 
-use slicegate_quota::{Amount, FlavorId, Names, ResourceId};
+use slicegate_quota::{Amount, FlavorId, Names, ResourceId, request_quantity};
 
 use crate::{Assignment, Attempt, FlavorTable, Impossible, Mode, PodSetResult, Possibility, Reason};
 
@@ -63,7 +63,8 @@ impl Catalogue<'_> {
                 self.resource(*resource),
                 self.flavor(*flavor),
                 self.amount(*resource, *previous),
-                self.amount(*resource, *request),
+                // A request is a number: one that saturated is not unlimited.
+                request_quantity(self.resource(*resource), request.value()),
                 self.amount(*resource, *potential)
             ),
             Reason::Insufficient { flavor, resource, needed, available, .. } => format!(

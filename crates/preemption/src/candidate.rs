@@ -159,3 +159,88 @@ pub(crate) fn collect<W: World + ?Sized>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{ANY, Field};
+
+    /// The order of all workloads of a field for a preemptor of queue `q`.
+    fn order(field: &Field) -> Vec<String> {
+        let (world, refs) = field.world();
+        let order = order_candidates(&world, field.node("q"), &refs);
+        order.into_iter().map(|w| world.workload(w).uid.to_owned()).collect()
+    }
+
+    fn field() -> Field {
+        Field::new().queue("q", "all", 10, ANY).queue("other", "all", 10, ANY)
+    }
+
+    #[test]
+    fn evicted_workloads_come_first() {
+        let f = field().running("a", "other", 0, 1).running("b", "q", 9, 1).with(|w| w.evicted = true);
+        assert_eq!(order(&f), ["b", "a"]);
+    }
+
+    #[test]
+    fn other_queues_come_before_the_own() {
+        let f = field().running("a", "q", 0, 1).running("b", "other", 9, 1);
+        assert_eq!(order(&f), ["b", "a"]);
+    }
+
+    #[test]
+    fn lower_priority_then_later_quota_then_smaller_uid() {
+        let late = |w: &mut crate::MemoryWorkload| w.reserved_at = Timestamp::from_seconds(5);
+        let f = field()
+            .running("d", "q", 1, 1)
+            .running("c", "q", 0, 1)
+            .running("b", "q", 0, 1)
+            .running("a", "q", 1, 1)
+            .with(late);
+        assert_eq!(order(&f), ["b", "c", "a", "d"]);
+    }
+
+    #[test]
+    fn of_one_queue_those_whose_local_queue_used_more() {
+        let used = |queue, usage| {
+            move |w: &mut crate::MemoryWorkload| {
+                w.local_queue = Some(LocalQueueUsage { queue, usage });
+            }
+        };
+        let f =
+            field().running("a", "q", 0, 1).with(used(0, Some(0.5))).running("b", "q", 9, 1).with(used(1, Some(2.0)));
+        assert_eq!(order(&f), ["b", "a"]);
+        // Unknown usage, the same LocalQueue, or another ClusterQueue: priorities decide.
+        let f = field().running("a", "q", 0, 1).with(used(0, None)).running("b", "q", 9, 1).with(used(1, Some(2.0)));
+        assert_eq!(order(&f), ["a", "b"]);
+        let f =
+            field().running("a", "q", 0, 1).with(used(0, Some(0.5))).running("b", "q", 9, 1).with(used(0, Some(2.0)));
+        assert_eq!(order(&f), ["a", "b"]);
+        let f = field()
+            .queue("third", "all", 1, ANY)
+            .running("a", "other", 0, 1)
+            .with(used(0, Some(0.5)))
+            .running("b", "third", 9, 1)
+            .with(used(1, Some(2.0)));
+        assert_eq!(order(&f), ["a", "b"]);
+    }
+
+    #[test]
+    fn policies_compare_priority_and_time() {
+        let f = field();
+        let preemptor = Preemptor { queued_at: Timestamp::from_seconds(10), ..f.preemptor("q", 5) };
+        let at = Timestamp::from_seconds;
+        assert!(!ReclaimPolicy::Never.allows(&preemptor, 0, at(99)));
+        assert!(ReclaimPolicy::LowerPriority.allows(&preemptor, 4, at(0)));
+        assert!(!ReclaimPolicy::LowerPriority.allows(&preemptor, 5, at(99)));
+        assert!(ReclaimPolicy::Any.allows(&preemptor, 9, at(0)));
+        assert!(!WithinClusterQueuePolicy::Never.allows(&preemptor, 0, at(99)));
+        assert!(WithinClusterQueuePolicy::LowerPriority.allows(&preemptor, 4, at(0)));
+        assert!(!WithinClusterQueuePolicy::LowerPriority.allows(&preemptor, 5, at(99)));
+        let newer = WithinClusterQueuePolicy::LowerOrNewerEqualPriority;
+        assert!(newer.allows(&preemptor, 4, at(0)));
+        assert!(newer.allows(&preemptor, 5, at(11)));
+        assert!(!newer.allows(&preemptor, 5, at(10)), "equally old");
+        assert!(!newer.allows(&preemptor, 6, at(11)));
+    }
+}

@@ -199,3 +199,231 @@ pub(crate) fn give_back<W: World + ?Sized>(
         kept[at - 1]
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use slicegate_quota::{Amount, Mark, Names};
+    use slicegate_workload::{PreemptionPolicy, Timestamp};
+
+    use super::*;
+    use crate::testing::{ANY, Field, WHILE_BORROWING, all};
+    use crate::{Config, Holder, MemoryWorld, Planner, WorkloadRef};
+
+    fn victims(field: &Field, priority: i64, amount: i64) -> Vec<(String, Reason)> {
+        field.victims(&Config::default(), "q", priority, amount)
+    }
+
+    #[test]
+    fn the_own_queue_gives_up_its_least_important_workloads_without_a_cohort_too() {
+        let f = Field::new()
+            .queue("q", "", 6, ANY)
+            .running("low", "q", -1, 2)
+            .running("mid", "q", 0, 2)
+            .running("high", "q", 1, 2);
+        assert_eq!(victims(&f, 1, 2), all(Reason::InClusterQueue, &["low"]));
+        assert_eq!(victims(&f, 1, 4), all(Reason::InClusterQueue, &["low", "mid"]));
+        assert_eq!(victims(&f, 1, 5), [], "the third is not lower");
+        assert_eq!(victims(&f, -1, 1), []);
+    }
+
+    #[test]
+    fn what_turns_out_to_be_spare_is_given_back() {
+        let f = Field::new().queue("q", "", 10, ANY).running("small", "q", -2, 2).running("large", "q", -1, 8);
+        assert_eq!(victims(&f, 0, 8), all(Reason::InClusterQueue, &["large"]));
+        assert_eq!(victims(&f, 0, 9), all(Reason::InClusterQueue, &["large", "small"]));
+    }
+
+    #[test]
+    fn only_users_of_the_scarce_pair_are_taken_even_of_none_of_it() {
+        let mut other = Names::new();
+        let (_, foreign) = (other.intern("default", "cpu"), other.intern("other", "cpu"));
+        let f = Field::new()
+            .queue("q", "", 4, ANY)
+            .running("foreign", "q", -9, 0)
+            .with(|w| w.usage = vec![(foreign, Amount::new(1))])
+            .running("nothing", "q", -9, 0)
+            .with(|w| w.reserved_at = Timestamp::from_seconds(-1))
+            .running("some", "q", -1, 4);
+        // It is looked at, but of no use, and so given back.
+        assert_eq!(victims(&f, 0, 4), all(Reason::InClusterQueue, &["some"]));
+        let f = Field::new().queue("q", "", 0, ANY).running("nothing", "q", -1, 0);
+        assert_eq!(victims(&f, 0, 0), all(Reason::InClusterQueue, &["nothing"]));
+    }
+
+    #[test]
+    fn quota_is_reclaimed_from_those_who_borrow_it_and_from_nobody_else() {
+        let f = Field::new()
+            .queue("q", "all", 4, ANY)
+            .queue("borrower", "all", 4, ANY)
+            .queue("modest", "all", 4, ANY)
+            .running("b1", "borrower", 9, 4)
+            .running("b2", "borrower", 9, 4)
+            .running("m", "modest", 0, 4);
+        assert_eq!(victims(&f, 0, 4), all(Reason::InCohortReclamation, &["b1"]));
+        // Once down to its own quota, the borrower is left alone.
+        assert_eq!(victims(&f, 0, 5), []);
+    }
+
+    #[test]
+    fn reclaiming_by_priority_takes_lower_ones_only() {
+        let lower = PreemptionPolicy { reclaim_within_cohort: ReclaimPolicy::LowerPriority, ..ANY };
+        let never = PreemptionPolicy { reclaim_within_cohort: ReclaimPolicy::Never, ..ANY };
+        let field =
+            |policy| Field::new().queue("q", "all", 4, policy).queue("b", "all", 4, ANY).running("b1", "b", 5, 8);
+        assert_eq!(victims(&field(lower), 5, 4), []);
+        assert_eq!(victims(&field(lower), 6, 4), all(Reason::InCohortReclamation, &["b1"]));
+        assert_eq!(victims(&field(never), 6, 4), []);
+    }
+
+    #[test]
+    fn below_a_cohort_within_its_quota_nobody_is_taken() {
+        let field = |inner| {
+            Field::new()
+                .cohort("root", "", 0)
+                .cohort("inner", "root", inner)
+                .queue("q", "root", 4, ANY)
+                .queue("b", "inner", 0, ANY)
+                .running("b1", "b", 0, 4)
+                .running("b2", "b", 0, 4)
+        };
+        assert_eq!(victims(&field(4), 0, 4), all(Reason::InCohortReclamation, &["b1"]));
+        assert_eq!(victims(&field(8), 0, 8), [], "all of it is the inner cohort's own");
+    }
+
+    #[test]
+    fn a_cohort_lying_nearer_has_the_better_claim() {
+        // `near` and `q` share the quota of `inner`, of which `near` uses too much; `far` borrows from the root.
+        let f = Field::new()
+            .cohort("root", "", 4)
+            .cohort("inner", "root", 0)
+            .queue("q", "inner", 4, ANY)
+            .queue("near", "inner", 0, ANY)
+            .queue("far", "root", 0, ANY)
+            .running("n", "near", 5, 4)
+            .running("f", "far", 9, 4);
+        assert_eq!(victims(&f, 0, 4), all(Reason::InCohortReclamation, &["n"]));
+        assert_eq!(victims(&f, 0, 5), [], "it would borrow, and the policy does not allow that");
+    }
+
+    #[test]
+    fn while_borrowing_only_lower_priorities_up_to_the_threshold_are_taken() {
+        let field = |policy| {
+            Field::new()
+                .queue("q", "all", 1, policy)
+                .queue("b", "all", 7, ANY)
+                .queue("idle", "all", 2, ANY)
+                .running("b1", "b", 3, 8)
+        };
+        let threshold = |t| PreemptionPolicy {
+            borrow_within_cohort: Some(BorrowWithinCohort { lower_priority: true, max_priority_threshold: Some(t) }),
+            ..ANY
+        };
+        assert_eq!(victims(&field(ANY), 4, 5), []);
+        assert_eq!(victims(&field(WHILE_BORROWING), 4, 5), all(Reason::InCohortReclaimWhileBorrowing, &["b1"]));
+        assert_eq!(victims(&field(WHILE_BORROWING), 3, 5), []);
+        assert_eq!(victims(&field(threshold(3)), 4, 5), all(Reason::InCohortReclaimWhileBorrowing, &["b1"]));
+        assert_eq!(victims(&field(threshold(2)), 4, 5), []);
+        // A request within the own quota is not held to that.
+        let reclaim = field(threshold(2)).running("own", "q", -1, 0);
+        let more = reclaim.running("b2", "b", 3, 2);
+        assert_eq!(victims(&more, 0, 1), all(Reason::InCohortReclamation, &["b1"]));
+    }
+
+    #[test]
+    fn at_its_quota_a_queue_may_still_borrow_by_taking_its_own() {
+        // Without borrowing the own workload alone is not enough; the first attempt would take the other queue's.
+        let f = Field::new()
+            .queue("q", "all", 4, ANY)
+            .queue("b", "all", 4, ANY)
+            .running("own", "q", -1, 4)
+            .running("b1", "b", 0, 3)
+            .running("b2", "b", 0, 1);
+        assert_eq!(victims(&f, 0, 4), all(Reason::InClusterQueue, &["own"]));
+    }
+
+    #[test]
+    fn a_workload_that_is_going_anyway_goes_first() {
+        let f = Field::new()
+            .queue("q", "all", 4, ANY)
+            .queue("b", "all", 4, ANY)
+            .running("b1", "b", -9, 4)
+            .running("own", "q", -1, 4)
+            .with(|w| w.evicted = true);
+        assert_eq!(victims(&f, 0, 4), all(Reason::InClusterQueue, &["own"]));
+    }
+
+    /// A world in which pods find places only when a certain workload is gone.
+    struct Crowded {
+        inner: MemoryWorld,
+        in_the_way: WorkloadRef,
+        gone: bool,
+    }
+
+    impl World for Crowded {
+        type Checkpoint = (Mark, bool);
+
+        fn forest(&self) -> &Forest {
+            self.inner.forest()
+        }
+
+        fn names(&self) -> &Names {
+            self.inner.names()
+        }
+
+        fn forest_mut(&mut self) -> &mut Forest {
+            self.inner.forest_mut()
+        }
+
+        fn workloads(&self, cluster_queue: NodeId) -> &[WorkloadRef] {
+            self.inner.workloads(cluster_queue)
+        }
+
+        fn workload(&self, workload: WorkloadRef) -> Holder<'_> {
+            self.inner.workload(workload)
+        }
+
+        fn policy(&self, cluster_queue: NodeId) -> PreemptionPolicy {
+            self.inner.policy(cluster_queue)
+        }
+
+        fn remove(&mut self, workload: WorkloadRef) {
+            self.gone |= workload == self.in_the_way;
+            self.inner.remove(workload);
+        }
+
+        fn restore(&mut self, workload: WorkloadRef) {
+            self.gone &= workload != self.in_the_way;
+            self.inner.restore(workload);
+        }
+
+        fn places(&mut self) -> bool {
+            self.gone
+        }
+
+        fn checkpoint(&mut self) -> Self::Checkpoint {
+            (self.inner.checkpoint(), self.gone)
+        }
+
+        fn rollback(&mut self, (mark, gone): Self::Checkpoint) {
+            self.inner.rollback(mark);
+            self.gone = gone;
+        }
+    }
+
+    #[test]
+    fn places_count_if_the_request_needs_them() {
+        let f = Field::new().queue("q", "", 9, ANY).running("a", "q", -2, 1).running("b", "q", -1, 1);
+        for (placed, want) in [(false, "a"), (true, "b")] {
+            let (inner, refs) = f.world();
+            let mut world = Crowded { inner, in_the_way: refs[1], gone: false };
+            let needed = [(f.pair, Amount::new(1))];
+            let preempting = [f.pair];
+            let preemptor = f.preemptor("q", 0);
+            let request = Request { preemptor, needed: &needed, preempting: &preempting, placed };
+            let mut planner = Planner::new();
+            let targets = planner.targets(&mut world, &Config::default(), &request).to_vec();
+            let uids: Vec<&str> = targets.iter().map(|t| world.workload(t.workload).uid).collect();
+            assert_eq!(uids, [want]);
+        }
+    }
+}

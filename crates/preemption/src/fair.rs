@@ -493,3 +493,164 @@ fn sides<W: World + ?Sized>(world: &W, a: NodeId, b: NodeId) -> (NodeId, NodeId)
     }
     (side_a, b)
 }
+
+#[cfg(test)]
+mod tests {
+    use slicegate_workload::{PreemptionPolicy, WithinClusterQueuePolicy};
+
+    use super::*;
+    use crate::Config;
+    use crate::testing::{ANY, Field, all};
+
+    const FINAL: FairSharingStrategy = FairSharingStrategy::LessThanOrEqualToFinalShare;
+    const INITIAL: FairSharingStrategy = FairSharingStrategy::LessThanInitialShare;
+
+    fn config(strategies: &[FairSharingStrategy]) -> Config {
+        let fair = FairSharing { strategies: strategies.to_vec(), ..FairSharing::default() };
+        Config { fair_sharing: Some(fair) }
+    }
+
+    fn victims(field: &Field, priority: i64, amount: i64) -> Vec<(String, Reason)> {
+        field.victims(&config(&[]), "q", priority, amount)
+    }
+
+    #[test]
+    fn the_one_with_the_larger_share_gives_up() {
+        let f = Field::new()
+            .queue("q", "all", 0, ANY)
+            .queue("greedy", "all", 0, ANY)
+            .queue("modest", "all", 0, ANY)
+            .queue("idle", "all", 9, ANY)
+            .running("g1", "greedy", 5, 2)
+            .running("g2", "greedy", 5, 2)
+            .running("g3", "greedy", 5, 2)
+            .running("m1", "modest", 5, 2)
+            .running("m2", "modest", 5, 1);
+        assert_eq!(victims(&f, 5, 2), all(Reason::InCohortFairSharing, &["g1"]));
+        // With 4, q would have as much as greedy after one victim, and more after two.
+        assert_eq!(victims(&f, 5, 4), []);
+    }
+
+    #[test]
+    fn strategies_compare_with_the_share_after_or_before() {
+        // q would have 1 above its quota; b has 2 above it, and none without its only workload.
+        let field = |b: i64| {
+            Field::new()
+                .queue("q", "all", 2, ANY)
+                .queue("b", "all", 2, ANY)
+                .queue("idle", "all", 2, ANY)
+                .running("q1", "q", 5, 2)
+                .running("b1", "b", 5, b)
+        };
+        let on_b = all(Reason::InCohortFairSharing, &["b1"]);
+        assert_eq!(field(4).victims(&config(&[FINAL]), "q", 5, 1), []);
+        assert_eq!(field(4).victims(&config(&[INITIAL]), "q", 5, 1), on_b);
+        assert_eq!(field(4).victims(&config(&[FINAL, INITIAL]), "q", 5, 1), on_b);
+        assert_eq!(field(4).victims(&config(&[]), "q", 5, 1), on_b, "both are the default");
+        // Equal shares: the final one may be equal, the initial one may not.
+        let twins = Field::new()
+            .queue("q", "all", 0, ANY)
+            .queue("b", "all", 0, ANY)
+            .queue("idle", "all", 4, ANY)
+            .running("b1", "b", 5, 2)
+            .running("b2", "b", 5, 2);
+        assert_eq!(twins.victims(&config(&[FINAL]), "q", 5, 2), on_b);
+        assert_eq!(twins.victims(&config(&[INITIAL]), "q", 5, 4), []);
+    }
+
+    #[test]
+    fn the_second_strategy_takes_one_victim_of_a_queue() {
+        let f = Field::new()
+            .queue("q", "all", 0, ANY)
+            .queue("b", "all", 2, ANY)
+            .queue("idle", "all", 6, ANY)
+            .running("b1", "b", 5, 4)
+            .running("b2", "b", 5, 4);
+        assert_eq!(victims(&f, 5, 4), all(Reason::InCohortFairSharing, &["b1"]));
+        // Two victims would make room, and either alone would be just.
+        assert_eq!(victims(&f, 5, 5), []);
+    }
+
+    #[test]
+    fn within_its_own_quota_a_queue_reclaims_whatever_the_shares() {
+        let f = Field::new().queue("q", "all", 4, ANY).queue("b", "all", 4, ANY).running("b1", "b", 5, 8);
+        assert_eq!(victims(&f, 5, 4), all(Reason::InCohortReclamation, &["b1"]));
+        let by_share = FairSharing { reclaim_within_nominal: false, ..FairSharing::default() };
+        let by_share = Config { fair_sharing: Some(by_share) };
+        assert_eq!(f.victims(&by_share, "q", 5, 4), all(Reason::InCohortFairSharing, &["b1"]));
+    }
+
+    #[test]
+    fn without_a_weight_one_takes_only_from_others_without() {
+        let field = |weight| {
+            Field::new()
+                .weighted("q", "all", 0, ANY, 0)
+                .weighted("b", "all", 0, ANY, weight)
+                .queue("idle", "all", 8, ANY)
+                .running("b1", "b", 5, 4)
+                .running("b2", "b", 5, 4)
+        };
+        assert_eq!(victims(&field(0), 5, 4), all(Reason::InCohortFairSharing, &["b1"]));
+        assert_eq!(victims(&field(1), 5, 4), []);
+    }
+
+    #[test]
+    fn the_own_queue_gives_up_without_a_cohort() {
+        let f = Field::new().queue("q", "", 4, ANY).running("low", "q", -1, 4);
+        assert_eq!(victims(&f, 0, 4), all(Reason::InClusterQueue, &["low"]));
+    }
+
+    #[test]
+    fn shares_compare_just_below_the_lowest_common_cohort() {
+        // Alone, b has much; but its cohort has less than that of q.
+        let f = Field::new()
+            .cohort("root", "", 8)
+            .cohort("left", "root", 0)
+            .cohort("right", "root", 4)
+            .queue("q", "left", 0, ANY)
+            .queue("twin", "left", 0, ANY)
+            .queue("b", "right", 0, ANY)
+            .running("t1", "twin", 5, 5)
+            .running("b1", "b", 5, 3)
+            .running("b2", "b", 5, 4);
+        assert_eq!(victims(&f, 5, 1), all(Reason::InCohortFairSharing, &["t1"]));
+    }
+
+    /// A preemptor that takes a victim of its own queue to look modest, then one of another queue, and then gives the own
+    /// one back: with it the other would have been spared. Whoever was preempted has the smaller share, comes back first,
+    /// and is preempted again.
+    #[test]
+    fn a_plan_does_not_rest_on_a_share_that_it_raises_again() {
+        let lower = PreemptionPolicy { within_cluster_queue: WithinClusterQueuePolicy::LowerPriority, ..ANY };
+        let f = Field::new()
+            .weighted("other", "root", 40, ANY, 2)
+            .queue("q", "root", 10, lower)
+            .queue("full", "root", 80, ANY)
+            .running("a1", "other", 5, 30)
+            .running("a2", "other", 0, 15)
+            .running("own", "q", -10, 5)
+            .running("c", "full", 50, 80);
+        let with = |guard| Config { fair_sharing: Some(FairSharing { guard, ..FairSharing::default() }) };
+        let shared = ("a2".to_owned(), Reason::InCohortFairSharing);
+        let own = ("own".to_owned(), Reason::InClusterQueue);
+        assert_eq!(f.victims(&with(Guard::Off), "q", 100, 10), [shared.clone()]);
+        assert_eq!(f.victims(&with(Guard::On), "q", 100, 10), [shared, own]);
+    }
+
+    #[test]
+    fn the_guard_lets_go_of_what_changes_no_comparison() {
+        // The own victim is not needed, and other is far above its share either way.
+        let f = Field::new()
+            .queue("other", "root", 0, ANY)
+            .queue("q", "root", 10, ANY)
+            .queue("idle", "root", 30, ANY)
+            .running("a1", "other", 5, 15)
+            .running("a2", "other", 5, 19)
+            .running("own", "q", -10, 6);
+        for guard in [Guard::On, Guard::Off] {
+            let config = Config { fair_sharing: Some(FairSharing { guard, ..FairSharing::default() }) };
+            let got = f.victims(&config, "q", 100, 10);
+            assert_eq!(got, all(Reason::InCohortFairSharing, &["a1"]), "{guard:?}");
+        }
+    }
+}

@@ -9,6 +9,8 @@ mod memory;
 mod plan;
 mod planner;
 mod share;
+#[cfg(test)]
+mod testing;
 mod text;
 mod world;
 

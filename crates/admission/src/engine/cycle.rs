@@ -248,7 +248,10 @@ impl Engine {
 
     /// Finds flavors and victims for a candidate, and puts into words why it does not fit.
     pub(super) fn evaluate(&mut self, c: &mut Candidate, nominated: Option<&super::assign::Nominated>) {
-        let Some(assigned) = self.assign(c.id, c.node, nominated) else {
+        let spared = self.spare(c.id, c.node);
+        let assigned = self.assign(c.id, c.node, nominated);
+        self.state.show(spared);
+        let Some(assigned) = assigned else {
             c.step = Step::Dropped;
             return;
         };

@@ -7,6 +7,7 @@ mod check;
 mod cycle;
 mod explain;
 mod fair;
+mod guard;
 mod ids;
 mod objects;
 mod pending;
@@ -101,6 +102,10 @@ pub struct Engine {
     /// How many workloads the cycle that is running admitted.
     admitted_in_cycle: usize,
     cycles: u64,
+    /// How many workloads there ever were.
+    serials: u64,
+    /// How often each tree changed from outside, by root. See [`guard`].
+    epochs: BTreeMap<NodeId, u64>,
     tools: Tools,
 }
 
@@ -120,7 +125,8 @@ impl Engine {
         let fair_sharing = config.fair_sharing.as_ref().map(|fair| {
             let mut planned = slicegate_preemption::FairSharing {
                 reclaim_within_nominal: gates.fair_sharing_preempt_within_nominal,
-                guard: if config.preemption_guard { Guard::On } else { Guard::Off },
+                // Plans are Kueue's; circles are broken by the engine, which sees more than one cycle.
+                guard: Guard::Off,
                 ..slicegate_preemption::FairSharing::default()
             };
             if !fair.strategies.is_empty() {
@@ -156,6 +162,8 @@ impl Engine {
             waits_for_pods: false,
             admitted_in_cycle: 0,
             cycles: 0,
+            serials: 0,
+            epochs: BTreeMap::new(),
             tools: Tools { assigner: Assigner::new(features), planner: Planner::new() },
             config,
         }

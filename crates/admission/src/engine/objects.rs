@@ -72,9 +72,9 @@ impl Engine {
             queue.stale = true;
         }
         if let Some(before) = before {
-            self.request_flush(now, before);
+            self.configuration_changed(now, before);
         }
-        self.request_flush(now, node);
+        self.configuration_changed(now, node);
     }
 
     /// Removes a ClusterQueue.
@@ -115,7 +115,7 @@ impl Engine {
         if self.state.forest.is_cyclic(node) {
             return Err(CohortCycle { cohort: spec.name });
         }
-        self.request_flush(now, node);
+        self.configuration_changed(now, node);
         Ok(())
     }
 
@@ -292,7 +292,7 @@ impl Engine {
             let node = NodeId::from_index(index);
             let became_active = self.update_activity(node);
             if became_active || self.state.queue(node).is_some_and(|q| always(&q.spec)) {
-                self.request_flush(now, node);
+                self.configuration_changed(now, node);
             }
         }
     }
@@ -350,7 +350,7 @@ impl Engine {
                 && before != NamespaceFact::Served
                 && let Some(target) = target
             {
-                self.request_flush(now, target);
+                self.configuration_changed(now, target);
             }
         }
     }

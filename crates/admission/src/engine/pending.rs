@@ -32,7 +32,6 @@ impl Order for ServiceOrder<'_> {
             .then_with(|| y.priority().cmp(&x.priority()))
             .then_with(|| x.queued_at.cmp(&y.queued_at))
             .then_with(|| x.uid.cmp(&y.uid))
-            .then_with(|| x.key.cmp(&y.key))
     }
 
     fn compare_queues(&self, a: LocalQueueId, b: LocalQueueId) -> Ordering {
@@ -160,6 +159,12 @@ impl Engine {
         }
         let root = self.state.forest.root(node);
         self.flushes.entry(root).or_insert(now.plus_seconds(BATCH_SECONDS));
+    }
+
+    /// [`Engine::request_flush`] after a change of the configuration.
+    pub(super) fn configuration_changed(&mut self, now: Timestamp, node: NodeId) {
+        self.changed_from_outside(node);
+        self.request_flush(now, node);
     }
 
     /// [`Engine::request_flush`] for the trees of a workload: where it waits and where it held quota.

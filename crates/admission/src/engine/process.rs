@@ -279,6 +279,7 @@ impl Engine {
         if let Some(victim) = self.state.records.get_mut(id) {
             victim.eviction_expected = true;
         }
+        self.remember_victim(preemptor, node, id);
         Some(told)
     }
 
@@ -380,6 +381,7 @@ impl Engine {
         if !leaves {
             self.evict_plainly(now, worse, &step, cycle);
         }
+        c.message.push_str(". Pending the migration of 1 workload(s)");
         c.requeue = Requeue::PendingMigration;
         c.reason = "WaitingForPreemptedWorkloads";
         c.outcome = Outcome::Migrating;

@@ -27,6 +27,17 @@ pub(super) struct Holding {
     pub(super) assumed: Option<Box<WorkloadStatus>>,
 }
 
+/// Whom a workload preempted since something changed in its tree.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Preempted {
+    /// The tree, by its root.
+    pub(super) root: NodeId,
+    /// The count of changes in the tree.
+    pub(super) epoch: u64,
+    /// The victims, by [`Record::serial`], ascending.
+    pub(super) victims: Vec<u64>,
+}
+
 /// What few workloads have, or what is seldom looked at.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Extras {
@@ -80,6 +91,10 @@ pub(super) struct Record {
     pub(super) status: Box<WorkloadStatus>,
     pub(super) extras: Option<Box<Extras>>,
     pub(super) holding: Option<Box<Holding>>,
+    /// Tells this workload from every other that ever was.
+    pub(super) serial: u64,
+    /// Whom it preempted; see [`super::guard`].
+    pub(super) preempted: Option<Box<Preempted>>,
     /// How far the scan of flavors came.
     pub(super) last: Option<Box<LastTried>>,
 }

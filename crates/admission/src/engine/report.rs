@@ -161,7 +161,7 @@ impl Engine {
                 (Some(x), Some(y)) => order.compare_queues(x, y),
                 _ => std::cmp::Ordering::Equal,
             };
-            by_usage.then_with(|| order.compare(a.0, b.0))
+            by_usage.then_with(|| order.compare(a.0, b.0)).then_with(|| a.0.cmp(&b.0))
         });
         let mut before = vec![0_usize; self.state.local_queues.len()];
         let mut list = Vec::with_capacity(all.len());

@@ -204,24 +204,28 @@ impl State {
 
     /// Takes claimed workloads out of sight: neither their usage counts nor can they be chosen. Undone by [`State::show`].
     pub(super) fn hide_claims(&mut self) -> Hidden {
+        let claims = self.claims.clone();
+        let hidden = self.hide(&claims);
+        for workload in claims {
+            self.remove(workload);
+        }
+        hidden
+    }
+
+    /// Keeps workloads from being chosen as victims. Undone by [`State::show`].
+    pub(super) fn hide(&mut self, workloads: &[WorkloadRef]) -> Hidden {
         let mark = self.forest.mark();
         let mut lists = BTreeMap::new();
-        for i in 0..self.claims.len() {
-            let workload = self.claims[i];
+        for &workload in workloads {
             let Some(node) = self.holding(workload).map(|h| h.node) else { continue };
-            self.remove(workload);
-            lists.entry(node).or_insert_with(Vec::new);
-        }
-        let claimed = &self.claimed;
-        for (node, saved) in &mut lists {
             let Some(queue) = self.queues.get_mut(node.index()).and_then(Option::as_mut) else { continue };
-            let shown = queue.holders.iter().copied().filter(|w| !claimed.get(w.index()).is_some_and(|c| *c)).collect();
-            *saved = std::mem::replace(&mut queue.holders, shown);
+            lists.entry(node).or_insert_with(|| queue.holders.clone());
+            queue.holders.retain(|w| *w != workload);
         }
         Hidden { mark, lists }
     }
 
-    /// Brings back what [`State::hide_claims`] took out.
+    /// Brings back what was taken out of sight.
     pub(super) fn show(&mut self, hidden: Hidden) {
         self.forest.rollback(hidden.mark);
         for (node, holders) in hidden.lists {
@@ -236,7 +240,7 @@ impl State {
     }
 }
 
-/// What [`State::hide_claims`] took out of sight.
+/// What [`State::hide_claims`] or [`State::hide`] took out of sight.
 #[must_use]
 pub(super) struct Hidden {
     mark: Mark,

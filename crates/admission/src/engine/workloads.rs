@@ -58,7 +58,9 @@ impl Engine {
     fn remove(&mut self, now: Timestamp, id: WorkloadId) {
         self.dequeue(id);
         self.forget_preemptor(id);
-        if self.state.release(id).is_some() {
+        let held_in = self.state.release(id).map(|h| h.node);
+        if let Some(node) = held_in {
+            self.changed_from_outside(node);
             self.flush_for(now, id);
         }
         self.drop_charge(id);
@@ -71,7 +73,9 @@ impl Engine {
 
     fn create(&mut self, now: Timestamp, mut workload: Workload) {
         let usage = self.usage_of(&workload);
-        let record = self.record_of(&mut workload);
+        let mut record = self.record_of(&mut workload);
+        self.serials = self.serials.saturating_add(1);
+        record.serial = self.serials;
         let queue = record.queue;
         let id = self.state.records.insert(record);
         self.join_local_queue(id, queue);
@@ -111,6 +115,12 @@ impl Engine {
 
         new.evaluated_generation = old.evaluated_generation;
         new.queue_position = old.queue_position;
+        new.serial = old.serial;
+        if old.generation == new.generation && old.priority() == new.priority() {
+            new.preempted.clone_from(&old.preempted);
+        }
+        let yields = new.phase == Stage::Pending
+            && new.status.conditions.get(&ConditionType::Evicted).is_some_and(|c| *c.reason == *"Preempted");
         new.eviction_expected = old.eviction_expected && new.phase != Stage::Pending && !new.is_evicted();
         let keeps_progress = self.config.gates.flavor_fungibility_preserve_scan_progress && old.class == new.class;
 
@@ -145,7 +155,13 @@ impl Engine {
             return;
         }
 
-        let held = self.state.release(id).is_some();
+        let held_in = self.state.release(id).map(|h| h.node);
+        let held = held_in.is_some();
+        if let Some(node) = held_in
+            && (gone || shrinks || (usage.is_none() && !yields))
+        {
+            self.changed_from_outside(node);
+        }
         if gone {
             self.forget_preemptor(id);
             self.drop_charge(id);
@@ -265,6 +281,8 @@ impl Engine {
             status: Box::new(status),
             extras: (extras != Extras::default()).then(|| Box::new(extras)),
             holding: None,
+            serial: 0,
+            preempted: None,
             last: None,
         }
     }

@@ -124,7 +124,14 @@ impl Controller {
             return;
         }
         if let Some(queue) = &queue {
-            let required = lifecycle::required_checks(queue, workload.status.admission.as_ref());
+            let mut required = lifecycle::required_checks(queue, workload.status.admission.as_ref());
+            if !workload.has_quota_reservation() {
+                // Kueue forgets a check for some flavors only as soon as quota is given back, and with it how often it was
+                // tried: its limit is never reached then. Here the count stays as long as the workload waits.
+                let tried = workload.status.admission_checks.iter().filter(|c| c.retry_count.unwrap_or(0) > 0);
+                let known = |name: &str| queue.admission_checks.iter().any(|rule| *rule.name == *name);
+                required.extend(tried.filter(|c| known(&c.name)).map(|c| c.name.clone()));
+            }
             if lifecycle::sync_checks(&mut plan.status.admission_checks, &required, now) {
                 return;
             }

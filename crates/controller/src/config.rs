@@ -25,6 +25,8 @@ pub struct Configuration {
     pub legacy_names: bool,
     /// ProvisioningRequests of an evicted Workload are deleted (gate `CleanupProvisioningRequestsOnEviction`).
     pub cleanup_provisioning_requests_on_eviction: bool,
+    /// A Workload whose job is gone is finished before it goes too (gate `FinishOrphanedWorkloads`).
+    pub finish_orphaned_workloads: bool,
 }
 
 impl Default for Configuration {
@@ -47,6 +49,7 @@ impl Default for Configuration {
             short_workload_names: false,
             legacy_names: false,
             cleanup_provisioning_requests_on_eviction: true,
+            finish_orphaned_workloads: true,
         }
     }
 }

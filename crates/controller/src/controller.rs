@@ -105,6 +105,8 @@ pub struct Controller {
     pub(crate) told: BTreeMap<Key, String>,
     /// The check messages that were last recorded as an Event.
     pub(crate) told_checks: BTreeMap<Key, String>,
+    /// Workloads whose end was recorded as an Event.
+    pub(crate) told_finished: BTreeSet<Key>,
     /// Objects that could not be made, and why.
     pub(crate) create_errors: BTreeMap<ObjectRef, String>,
 }
@@ -126,6 +128,7 @@ impl Controller {
             touched: false,
             told: BTreeMap::new(),
             told_checks: BTreeMap::new(),
+            told_finished: BTreeSet::new(),
             create_errors: BTreeMap::new(),
         }
     }
@@ -382,7 +385,7 @@ impl Controller {
     }
 
     /// Turns the changes that were put together into writes, as far as no other write of the workload is on its way.
-    fn write_plans(&mut self, now: Timestamp) {
+    pub(crate) fn write_plans(&mut self, now: Timestamp) {
         for (key, plan) in std::mem::take(&mut self.plans) {
             let reference = workload_ref(&key);
             let (Some(object), Some(workload)) = (self.store.workload(&key), self.fed.workloads.get(&key)) else {

@@ -262,6 +262,7 @@ impl Controller {
                 self.engine.remove_workload(now, &key);
                 self.told.remove(&key);
                 self.told_checks.remove(&key);
+                self.told_finished.remove(&key);
                 self.timers.remove(reference);
             }
             return;

@@ -287,6 +287,9 @@ impl Controller {
         };
         let entries = entries(object, &config.spec);
         if entries.is_empty() {
+            if let Some((_, request)) = &active {
+                self.delete_request(request);
+            }
             let verdict = Verdict::of(CheckState::Ready, "the provisioning request is not needed");
             if check.state != CheckState::Ready {
                 self.set_check(now, workload, check, verdict);

@@ -40,6 +40,14 @@ pub(crate) enum JobError {
     /// What is to be put into the pods contradicts what they say.
     #[error(transparent)]
     Conflict(#[from] Conflict),
+    /// Two admission checks contradict one another.
+    #[error("in admission check {check:?}: {conflict}")]
+    CheckConflict {
+        /// The later of the two.
+        check: String,
+        /// What they say.
+        conflict: Conflict,
+    },
     /// A flavor is missing.
     #[error(transparent)]
     Flavor(#[from] FlavorMissing),

@@ -29,7 +29,7 @@ impl Integration for RayCluster {
 
     fn run(&mut self, infos: &[PodSetInfo], context: &JobContext<'_>) -> Result<(), JobError> {
         ray::run(&mut self.spec, infos, context.gates)?;
-        self.spec.suspend = None;
+        self.spec.suspend = Some(false);
         Ok(())
     }
 

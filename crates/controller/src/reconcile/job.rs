@@ -157,7 +157,11 @@ impl Controller {
         if found.is_none()
             && view.suspended
             && let Some(first) = others.first().cloned()
-            && self.fed.workloads.get(&first).is_some_and(|w| !w.has_quota_reservation() && !w.is_finished())
+            && self
+                .fed
+                .workloads
+                .get(&first)
+                .is_some_and(|w| !w.has_quota_reservation() && !w.is_finished() && !w.deleting)
         {
             others.remove(0);
             update = Some(first);
@@ -305,7 +309,8 @@ impl Controller {
             annotations.insert(keys::ELASTIC_JOB.to_owned(), "true".to_owned());
             let first = replaces.and_then(|old| {
                 let old = self.store.workload(old)?;
-                Some(annotation(&old.metadata, keys::WORKLOAD_SLICE_NAME)?.to_owned())
+                let own = old.metadata.name.as_deref();
+                annotation(&old.metadata, keys::WORKLOAD_SLICE_NAME).or(own).map(ToOwned::to_owned)
             });
             annotations.insert(keys::WORKLOAD_SLICE_NAME.to_owned(), first.unwrap_or_else(|| name.clone()));
             if let Some(old) = replaces {
@@ -359,14 +364,15 @@ impl Controller {
         self.write(field_manager::JOB, Operation::Update(new.into()), then);
     }
 
-    /// Deletes a Workload that does not stand for its job any more. Its finalizer goes first.
+    /// Deletes a Workload that does not stand for its job any more, and then lets it go.
     fn delete_workload(&mut self, view: &JobView, key: &Key) {
         let reference = workload_ref(key);
         if self.store.is_locked(&reference) {
             return;
         }
         let Some(workload) = self.store.workload(key).cloned() else { return };
-        if self.drop_finalizer(&workload) || workload.metadata.deletion_timestamp.is_some() {
+        if workload.metadata.deletion_timestamp.is_some() {
+            self.drop_finalizer(&workload);
             return;
         }
         let note = format!("Deleted not matching Workload: {key}");
@@ -401,7 +407,7 @@ impl Controller {
         else {
             return;
         };
-        if known.is_finished() || known.deleting {
+        if known.is_finished() || known.deleting || !self.config.finish_orphaned_workloads {
             self.drop_finalizer(&object);
             return;
         }
@@ -444,7 +450,8 @@ impl Controller {
             }
             for check in &workload.status.admission_checks {
                 for update in check.pod_set_updates.iter().filter(|u| u.name == assignment.name) {
-                    info.merge(&PodSetInfo::from_update(update), elastic)?;
+                    info.merge(&PodSetInfo::from_update(update), elastic)
+                        .map_err(|conflict| JobError::CheckConflict { check: check.name.clone(), conflict })?;
                 }
             }
             infos.push(info);
@@ -514,8 +521,12 @@ impl Controller {
         else {
             return;
         };
+        let note = format!("Workload '{key}' is declared finished");
+        let declared = event(&view.reference, EventType::Normal, "FinishedWorkload", note);
         if workload.is_finished() {
-            self.drop_finalizer(&object);
+            if self.drop_finalizer(&object) && self.told_finished.insert(key.clone()) {
+                self.out.events.push(declared);
+            }
             return;
         }
         if workload.deleting {
@@ -528,12 +539,11 @@ impl Controller {
         let job = as_job(&view.object);
         if let Some(finished) = &view.finished {
             let reason = if finished.success { FinishReason::Succeeded } else { FinishReason::Failed };
-            let note = format!("Workload '{key}' is declared finished");
-            let told = event(&view.reference, EventType::Normal, "FinishedWorkload", note);
             if let Some(plan) = self.plan(key) {
                 lifecycle::finish(&mut plan.status, reason, &finished.message, at);
                 plan.manager = field_manager::JOB;
-                plan.then.events.push(told);
+                plan.then.events.push(declared);
+                self.told_finished.insert(key.clone());
             }
             return;
         }
@@ -545,7 +555,15 @@ impl Controller {
             self.stop_job(view, Some(key), "Job is on hold");
             return;
         }
-        if self.sync_priority(view, key, &object) {
+        let mut synced = self.sync_priority(view, key, &object);
+        if view.elastic {
+            for slice in self.other_slices(view, key) {
+                if let Some(object) = self.store.workload(&slice).cloned() {
+                    synced |= self.sync_priority(view, &slice, &object);
+                }
+            }
+        }
+        if synced {
             return;
         }
         if gates.reclaimable_pods
@@ -569,14 +587,18 @@ impl Controller {
             {
                 plan.status.reclaimable_pods = pods;
                 plan.manager = field_manager::RECLAIMABLE_PODS;
+                return;
             }
         }
         if self.config.engine.wait_for_pods_ready.is_some()
             && let Some(job) = job
         {
             let ready = job.pods_ready();
-            if let Some(plan) = self.plan(key) {
-                sync_pods_ready(&workload, &mut plan.status, ready, at);
+            if let Some(plan) = self.plan(key)
+                && sync_pods_ready(&workload, &mut plan.status, ready, at)
+            {
+                plan.manager = field_manager::JOB;
+                return;
             }
         }
         if let Some(evicted) =
@@ -666,14 +688,18 @@ impl Controller {
     }
 
     /// Makes the Workload's priority that of the class that the job names now. Returns whether that takes a write.
-    fn sync_priority(&mut self, view: &JobView, key: &Key, object: &Arc<kueue::Workload>) -> bool {
+    pub(super) fn sync_priority(&mut self, view: &JobView, key: &Key, object: &Arc<kueue::Workload>) -> bool {
         let Some(name) = label(view.object.metadata(), keys::PRIORITY_CLASS).filter(|n| !n.is_empty()) else {
             return false;
         };
         let old = object.spec.priority_class_ref.as_ref();
         let known = old.is_some_and(|c| c.kind == "WorkloadPriorityClass" && c.name == name);
         let foreign = old.is_some_and(|c| c.kind != "WorkloadPriorityClass");
-        if known || foreign {
+        let reserved = self.fed.workloads.get(key).is_some_and(|w| w.has_quota_reservation());
+        if known || foreign || old.is_none() && reserved {
+            return false;
+        }
+        if self.store.is_locked(&workload_ref(key)) {
             return false;
         }
         let Some(priority) = self.priority_of(view) else { return false };

@@ -61,6 +61,9 @@ impl Controller {
             Sizes::Different => None,
             Sizes::Equal => Some(Some(selected)),
             Sizes::Larger if workload.has_quota_reservation() => {
+                if self.sync_priority(view, &selected, &object) {
+                    return Some(None);
+                }
                 if !workload.is_evicted() && chain.running.is_none() {
                     self.create_workload(view, Some(&selected));
                 }
@@ -80,12 +83,21 @@ impl Controller {
         }
     }
 
-    /// Whether another slice of the job than this one may run.
-    pub(super) fn runs_as_another_slice(&self, view: &JobView, key: &Key) -> bool {
+    /// The unfinished slices of a job but for this one.
+    pub(super) fn other_slices(&self, view: &JobView, key: &Key) -> Vec<Key> {
         self.store
             .owned_by(view.object.uid(), slicegate_api::Kind::Workload)
             .iter()
-            .filter_map(|r| self.fed.workloads.get(&crate::store::key_of(r)))
-            .any(|w| w.key != *key && w.is_admitted() && !w.is_finished() && !w.is_evicted())
+            .map(crate::store::key_of)
+            .filter(|k| k != key && self.fed.workloads.get(k).is_some_and(|w| !w.is_finished()))
+            .collect()
+    }
+
+    /// Whether another slice of the job than this one may run.
+    pub(super) fn runs_as_another_slice(&self, view: &JobView, key: &Key) -> bool {
+        self.other_slices(view, key)
+            .iter()
+            .filter_map(|k| self.fed.workloads.get(k))
+            .any(|w| w.is_admitted() && !w.is_evicted())
     }
 }

@@ -341,7 +341,7 @@ impl Context<'_> {
         if !named(&meta.name) && !named(&meta.generate_name) {
             self.missing_field(subject, "metadata.name", "write a name".to_owned(), report);
         }
-        for finding in validation::validate(object) {
+        for finding in validation::validate(object, &validation::Rules::default()) {
             let (path, place, found) = subject.find(&finding.path);
             let missing = finding.kind == validation::FindingKind::Required;
             report.add(

@@ -1,1 +1,55 @@
-fn main() {}
+//! Chores of the Slicegate workspace. `cargo run -p xtask -- help` lists them.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for a terminal")]
+
+mod fuzz;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+const HELP: &str = "\
+Chores of the Slicegate workspace.
+
+    cargo run -p xtask -- tidy              what no compiler checks: dependency directions, crates that build alone,
+                                            versions in one place, texts that must stay true
+    cargo run -p xtask -- fuzz [TARGET...] [--seconds N]
+                                            build the fuzz targets with coverage and run each for N seconds (default 60)
+    cargo run -p xtask -- fuzz --replay     build them plainly and replay their corpus
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let result = match args.first().map(String::as_str) {
+        Some("tidy") => tidy::run(),
+        Some("fuzz") => fuzz::run(&args[1..]),
+        _ => {
+            print!("{HELP}");
+            Ok(())
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The folder of the workspace.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(PathBuf::new, Path::to_path_buf)
+}
+
+/// The `cargo` that runs this program.
+fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{command:?} ended with {status}")),
+        Err(why) => Err(format!("{command:?} cannot be run: {why}")),
+    }
+}

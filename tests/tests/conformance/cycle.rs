@@ -10,8 +10,8 @@ use slicegate_admission::{
 };
 use slicegate_tests::objects;
 use slicegate_workload::{
-    Admission, ConditionType, FairSharingStrategy, Key, LimitRange, ResourceList, Status, Timestamp, TransformStrategy,
-    Transformation, Workload, WorkloadStatus,
+    Admission, BorrowWithinCohort, ConditionType, FairSharingStrategy, Key, LimitRange, ResourceList, Status,
+    Timestamp, TransformStrategy, Transformation, Workload, WorkloadStatus,
 };
 
 use crate::report::{Outcome, Report, expect_eq};
@@ -41,15 +41,15 @@ fn run_case(case: &Value, has_defaults: bool) -> Outcome {
     let outcome = Runner::new(case, has_defaults).and_then(|mut runner| runner.run());
     match outcome {
         Ok(()) => Outcome::Pass,
-        Err(difference) if flag("kueue-bug-empty-reason") => Outcome::Differs(format!(
-            "a workload that no flavor suits is told so, instead of nothing\n{difference}"
-        )),
-        Err(difference) if flag("kueue-oddity-load-ignores-backoff") => Outcome::Differs(format!(
-            "a back-off is heeded after a restart too\n{difference}"
-        )),
-        Err(difference) if flag("kueue-oddity-repeated-preemption") => Outcome::Differs(format!(
-            "two workloads do not preempt each other in turn\n{difference}"
-        )),
+        Err(difference) if flag("kueue-bug-empty-reason") => {
+            Outcome::Differs(format!("a workload that no flavor suits is told so, instead of nothing\n{difference}"))
+        }
+        Err(difference) if flag("kueue-oddity-load-ignores-backoff") => {
+            Outcome::Differs(format!("a back-off is heeded after a restart too\n{difference}"))
+        }
+        Err(difference) if flag("kueue-oddity-repeated-preemption") => {
+            Outcome::Differs(format!("two workloads do not preempt each other in turn\n{difference}"))
+        }
         Err(difference) => Outcome::Fail(difference),
     }
 }
@@ -83,7 +83,8 @@ impl<'a> Runner<'a> {
         let mut setup_errors = Vec::new();
         for object in objects::of_kind(all, "Namespace") {
             let labels = object["metadata"]["labels"].as_object();
-            let labels = labels.into_iter().flatten().map(|(k, v)| (k.as_str().into(), v.as_str().unwrap_or("").into()));
+            let labels =
+                labels.into_iter().flatten().map(|(k, v)| (k.as_str().into(), v.as_str().unwrap_or("").into()));
             engine.set_namespace(now, objects::name_of(object), labels.collect());
         }
         // The harness that recorded the folder `cycle` knows limit ranges only where it validates.
@@ -116,7 +117,19 @@ impl<'a> Runner<'a> {
         }
         let mut cluster_queues = Vec::new();
         for object in objects::of_kind(all, "ClusterQueue") {
-            let spec = objects::cluster_queue(object).map_err(text)?;
+            let mut spec = objects::cluster_queue(object).map_err(text)?;
+            let preemption = &object["spec"]["preemption"];
+            if case["config"]["fairSharing"] == true
+                && preemption.is_object()
+                && preemption["reclaimWithinCohort"].is_null()
+                && spec.preemption.borrow_within_cohort.is_none()
+            {
+                // The recorded objects did not pass through an API server, which sets the policy to `Never`. Left out, it is
+                // not `Never`, so that Kueue looks for victims even where it would borrow; under fair sharing this policy
+                // does the same and nothing else.
+                spec.preemption.borrow_within_cohort =
+                    Some(BorrowWithinCohort { lower_priority: true, max_priority_threshold: None });
+            }
             cluster_queues.push(spec.name.clone());
             engine.set_cluster_queue(now, spec);
         }
@@ -144,8 +157,8 @@ impl<'a> Runner<'a> {
         }
         engine.check().map_err(|e| format!("after loading: {e}"))?;
         let requires = case["requires"].as_array();
-        let fails_writes =
-            requires.is_some_and(|r| r.iter().any(|x| x.as_str().is_some_and(|t| t.starts_with("workloadStatusPatch"))));
+        let fails_writes = requires
+            .is_some_and(|r| r.iter().any(|x| x.as_str().is_some_and(|t| t.starts_with("workloadStatusPatch"))));
         Ok(Self {
             case,
             engine,
@@ -185,7 +198,8 @@ impl<'a> Runner<'a> {
                 self.engine.eviction_written(self.now, &eviction.workload, Written::Failed);
                 continue;
             }
-            let reason = eviction.preemptor.as_ref().map_or(eviction.reason.to_string(), |(_, r)| r.as_str().to_owned());
+            let reason =
+                eviction.preemptor.as_ref().map_or(eviction.reason.to_string(), |(_, r)| r.as_str().to_owned());
             self.preempted.push((eviction.workload.to_string(), reason, n));
             self.tell(&eviction.events);
             self.write(&eviction.workload, eviction.status);
@@ -307,7 +321,9 @@ impl<'a> Runner<'a> {
             let cycle = item["cycle"].as_u64();
             want_admitted.push((name.clone(), cycle.unwrap_or(1)));
             let want = objects::admission(&item["admission"]).map_err(|e| e.to_string())?;
-            if let Some((_, got, _)) = self.admitted.iter().find(|(w, _, n)| *w == name && cycle.is_none_or(|c| c == *n)) {
+            if let Some((_, got, _)) =
+                self.admitted.iter().find(|(w, _, n)| *w == name && cycle.is_none_or(|c| c == *n))
+            {
                 expect_eq(&format!("admission of {name}"), got, &want)?;
             }
         }
@@ -360,7 +376,11 @@ impl<'a> Runner<'a> {
         let got = self.store.get(&key).ok_or_else(|| format!("no workload {name}"))?;
         if item["unchanged"] == true {
             let before = self.before.get(&key).map(|w| &w.status);
-            return expect_eq(&format!("{name}, unchanged"), &shown(&got.status), &shown(before.unwrap_or(&got.status)));
+            return expect_eq(
+                &format!("{name}, unchanged"),
+                &shown(&got.status),
+                &shown(before.unwrap_or(&got.status)),
+            );
         }
         let object = serde_json::json!({ "kind": "Workload", "status": item });
         let want = objects::workload(&object).map_err(|e| e.to_string())?;

@@ -32,6 +32,12 @@ pub(crate) fn expect_eq<T: PartialEq + Debug>(what: &str, got: &T, want: &T) -> 
     if got == want { Ok(()) } else { Err(format!("{what}\n     got: {got:?}\n    want: {want:?}")) }
 }
 
+/// A difference unless two numbers agree to nine digits, or are both infinite.
+pub(crate) fn expect_close(what: &str, got: f64, want: f64) -> Result<(), String> {
+    let same = if want.is_finite() { (got - want).abs() <= 1e-9 * want.abs() } else { got.to_bits() == want.to_bits() };
+    if same { Ok(()) } else { expect_eq(what, &got, &want) }
+}
+
 #[derive(Debug, Default)]
 struct Row {
     name: String,

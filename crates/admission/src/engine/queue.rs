@@ -423,8 +423,7 @@ impl PendingQueue {
         loop {
             let mut least = i;
             for child in [2 * i + 1, 2 * i + 2] {
-                if child < self.top.len()
-                    && self.head_order(self.top[child], self.top[least], order) == Ordering::Less
+                if child < self.top.len() && self.head_order(self.top[child], self.top[least], order) == Ordering::Less
                 {
                     least = child;
                 }

@@ -119,7 +119,8 @@ impl Engine {
         let expired = backoff_expired(&record.status, now);
         let pending_flavors = record.last.as_deref().is_some_and(LastTried::has_pending);
         let Some(node) = self.state.local_queue(local_queue).and_then(|q| q.target) else { return };
-        let is_strict = self.state.queue(node).is_some_and(|q| q.spec.queueing_strategy == QueueingStrategy::StrictFifo);
+        let is_strict =
+            self.state.queue(node).is_some_and(|q| q.spec.queueing_strategy == QueueingStrategy::StrictFifo);
         let waits_for_victims = matches!(c.requeue, Requeue::PendingPreemption | Requeue::PendingMigration);
         let immediate = c.requeue == Requeue::AtOnce
             || if is_strict {

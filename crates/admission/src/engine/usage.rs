@@ -25,7 +25,8 @@ impl Engine {
 
     /// Computes the usage by which a LocalQueue is ordered anew.
     pub(super) fn weigh(&mut self, id: LocalQueueId) {
-        let Some(config) = self.config.admission_fair_sharing.as_ref().filter(|_| self.config.gates.admission_fair_sharing)
+        let Some(config) =
+            self.config.admission_fair_sharing.as_ref().filter(|_| self.config.gates.admission_fair_sharing)
         else {
             return;
         };
@@ -68,11 +69,8 @@ impl Engine {
     /// Takes the charge of a workload back.
     pub(super) fn drop_charge(&mut self, id: WorkloadId) {
         let Some(queue) = self.state.records.get(id).map(|r| r.queue) else { return };
-        let removed = self
-            .state
-            .local_queues
-            .get_mut(queue.index())
-            .is_some_and(|q| q.ledger.penalties.remove(&id).is_some());
+        let removed =
+            self.state.local_queues.get_mut(queue.index()).is_some_and(|q| q.ledger.penalties.remove(&id).is_some());
         if removed {
             self.weigh(queue);
         }
@@ -105,9 +103,10 @@ impl Engine {
         let Some(interval) = self.fair_usage().map(|c| c.sampling_interval_seconds) else { return };
         for index in 0..self.state.local_queues.len() {
             let id = LocalQueueId::from_index(index);
-            let due = self.state.local_queue(id).is_some_and(|q| {
-                q.ledger.last_update.is_none_or(|last| last.plus_seconds(interval) <= now)
-            });
+            let due = self
+                .state
+                .local_queue(id)
+                .is_some_and(|q| q.ledger.last_update.is_none_or(|last| last.plus_seconds(interval) <= now));
             if due && self.is_charged(id) {
                 self.sample(now, id);
                 self.weigh(id);
@@ -118,7 +117,8 @@ impl Engine {
     /// When usage is sampled next.
     pub(super) fn next_sample(&self) -> Option<Timestamp> {
         let interval = self.fair_usage()?.sampling_interval_seconds;
-        let charged = (0..self.state.local_queues.len()).map(LocalQueueId::from_index).filter(|&id| self.is_charged(id));
+        let charged =
+            (0..self.state.local_queues.len()).map(LocalQueueId::from_index).filter(|&id| self.is_charged(id));
         charged
             .filter_map(|id| self.state.local_queue(id)?.ledger.last_update)
             .map(|last| last.plus_seconds(interval.max(1)))
@@ -135,6 +135,8 @@ impl Engine {
             let total = sum.entry(self.state.names.resource_name(resource)).or_default();
             *total = total.plus(*amount);
         }
-        sum.into_iter().map(|(resource, amount)| (resource.into(), request_quantity(resource, amount.value()))).collect()
+        sum.into_iter()
+            .map(|(resource, amount)| (resource.into(), request_quantity(resource, amount.value())))
+            .collect()
     }
 }

@@ -1,6 +1,8 @@
 //! Taking quota away.
 
-use slicegate_workload::{ConditionType, EvictionCount, GatePosition, Stage, Status, Timestamp, Workload, WorkloadStatus};
+use slicegate_workload::{
+    ConditionType, EvictionCount, GatePosition, Stage, Status, Timestamp, Workload, WorkloadStatus,
+};
 
 use super::{At, checks::reset_checks, sync_admitted};
 use crate::{Event, EventType, Gates, PreemptionReason};
@@ -138,11 +140,7 @@ pub fn release(workload: &Workload, status: &mut WorkloadStatus, at: At, gates: 
 
 /// The ClusterQueue that a workload was evicted from, the reason, and the seconds it took from the eviction to the loss of
 /// quota, when `new` is the first state without it.
-pub fn eviction_pending_latency(
-    old: &Workload,
-    new: &Workload,
-    now: Timestamp,
-) -> Option<(Box<str>, Box<str>, i64)> {
+pub fn eviction_pending_latency(old: &Workload, new: &Workload, now: Timestamp) -> Option<(Box<str>, Box<str>, i64)> {
     if new.stage() != Stage::Pending || !matches!(old.stage(), Stage::QuotaReserved | Stage::Admitted) {
         return None;
     }

@@ -308,14 +308,14 @@ mod tests {
 
     use super::*;
 
-    fn queue(spec: Value) -> Result<ClusterQueueSpec> {
+    fn queue(spec: &Value) -> Result<ClusterQueueSpec> {
         let object = json!({"metadata": {"name": "cq", "generation": 3}, "spec": spec});
         cluster_queue(&serde_json::from_value(object).unwrap())
     }
 
     #[test]
     fn absent_fields_have_the_api_defaults() {
-        let q = queue(json!({"preemption": {}, "flavorFungibility": {}, "queueingStrategy": "", "cohortName": ""}))
+        let q = queue(&json!({"preemption": {}, "flavorFungibility": {}, "queueingStrategy": "", "cohortName": ""}))
             .unwrap();
         assert_eq!(q, ClusterQueueSpec { name: "cq".into(), generation: 3, ..ClusterQueueSpec::default() });
         assert_eq!(q.fair_weight.nanos(), 1_000_000_000);
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn every_field_is_read() {
-        let q = queue(json!({
+        let q = queue(&json!({
             "resourceGroups": [{"coveredResources": ["cpu"], "flavors": [
                 {"name": "f", "resources": [{"name": "cpu", "nominalQuota": 8, "borrowingLimit": "2", "lendingLimit": "3"}]}]}],
             "cohortName": "team",
@@ -367,36 +367,36 @@ mod tests {
             json!({"coveredResources": ["cpu"], "flavors": [{"name": "a", "resources": []},
             {"name": "b", "resources": [{"name": "cpu", "nominalQuota": "1"}, {"name": "m", "nominalQuota": quota}]}]})
         };
-        let e = queue(json!({"resourceGroups": [group(json!("x"))]})).unwrap_err();
+        let e = queue(&json!({"resourceGroups": [group(json!("x"))]})).unwrap_err();
         assert_eq!(&*e.object, "ClusterQueue cq");
         assert_eq!(&*e.path, "spec.resourceGroups[0].flavors[1].resources[1].nominalQuota");
-        let e = queue(json!({"preemption": {"borrowWithinCohort": {"policy": "Any"}}})).unwrap_err();
+        let e = queue(&json!({"preemption": {"borrowWithinCohort": {"policy": "Any"}}})).unwrap_err();
         assert_eq!(&*e.path, "spec.preemption.borrowWithinCohort.policy");
-        let e = queue(json!({"fairSharing": {"weight": "-1"}})).unwrap_err();
+        let e = queue(&json!({"fairSharing": {"weight": "-1"}})).unwrap_err();
         assert_eq!(e.problem, Problem::Negative { value: "-1".into() });
     }
 
     #[test]
     fn the_other_kinds() {
-        let c = json!({"metadata": {"name": "c"}, "spec": {"parentName": "root", "fairSharing": {"weight": 2}}});
-        let c = cohort(&serde_json::from_value(c).unwrap()).unwrap();
+        let object = json!({"metadata": {"name": "c"}, "spec": {"parentName": "root", "fairSharing": {"weight": 2}}});
+        let c = cohort(&serde_json::from_value(object).unwrap()).unwrap();
         assert_eq!((c.parent.as_deref(), c.fair_weight.nanos()), (Some("root"), 2_000_000_000));
 
-        let q =
+        let object =
             json!({"metadata": {"name": "q", "namespace": "n"}, "spec": {"clusterQueue": "cq", "stopPolicy": "Hold"}});
-        let q = local_queue(&serde_json::from_value(q).unwrap()).unwrap();
+        let q = local_queue(&serde_json::from_value(object).unwrap()).unwrap();
         assert_eq!((q.key.to_string().as_str(), q.stop_policy), ("n/q", StopPolicy::Hold));
 
-        let f = json!({"metadata": {"name": "f"}, "spec": {"nodeLabels": {"a": "b"}, "topologyName": "t",
+        let object = json!({"metadata": {"name": "f"}, "spec": {"nodeLabels": {"a": "b"}, "topologyName": "t",
             "nodeTaints": [{"key": "k", "effect": "NoSchedule"}], "tolerations": [{"operator": "Exists"}]}});
-        let f = flavor(&serde_json::from_value(f).unwrap()).unwrap();
+        let f = flavor(&serde_json::from_value(object).unwrap()).unwrap();
         assert_eq!((f.node_labels.len(), f.node_taints.len(), f.tolerations.len()), (1, 1, 1));
-        let f = json!({"metadata": {"name": "f"}, "spec": {"nodeTaints": [{"key": "k", "effect": "no"}]}});
-        let e = flavor(&serde_json::from_value(f).unwrap()).unwrap_err();
+        let object = json!({"metadata": {"name": "f"}, "spec": {"nodeTaints": [{"key": "k", "effect": "no"}]}});
+        let e = flavor(&serde_json::from_value(object).unwrap()).unwrap_err();
         assert_eq!((&*e.object, &*e.path), ("ResourceFlavor f", "spec.nodeTaints[0].effect"));
 
-        let t = json!({"metadata": {"name": "t"}, "spec": {"levels": [{"nodeLabel": "a"}, {"nodeLabel": "b"}]}});
-        assert_eq!(topology(&serde_json::from_value(t).unwrap()).levels, ["a".into(), "b".into()]);
+        let object = json!({"metadata": {"name": "t"}, "spec": {"levels": [{"nodeLabel": "a"}, {"nodeLabel": "b"}]}});
+        assert_eq!(topology(&serde_json::from_value(object).unwrap()).levels, ["a".into(), "b".into()]);
     }
 
     #[test]

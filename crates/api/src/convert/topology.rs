@@ -170,7 +170,9 @@ fn slice(levels: usize, domains: &[TopologyDomain]) -> TopologyAssignmentSlice {
     TopologyAssignmentSlice {
         domain_count: i32::try_from(domains.len()).unwrap_or(i32::MAX),
         values_per_level: (0..levels)
-            .map(|level| level_values(domains.iter().map(|d| d.values.get(level).map_or("", |v| v)).collect()))
+            .map(|level| {
+                level_values(&domains.iter().map(|d| d.values.get(level).map_or("", |v| v)).collect::<Vec<_>>())
+            })
             .collect(),
         pod_counts: if counts().all(|c| c == first) {
             PodCounts { universal: Some(first), individual: None }
@@ -180,7 +182,7 @@ fn slice(levels: usize, domains: &[TopologyDomain]) -> TopologyAssignmentSlice {
     }
 }
 
-fn level_values(values: Vec<&str>) -> LevelValues {
+fn level_values(values: &[&str]) -> LevelValues {
     let first = values.first().copied().unwrap_or_default();
     if values.iter().all(|v| *v == first) {
         return LevelValues { universal: Some(first.to_owned()), individual: None };
@@ -295,7 +297,7 @@ mod tests {
         let values = api.slices[0].values_per_level[0].individual.clone().unwrap();
         assert_eq!(
             (values.prefix, values.suffix.as_deref(), values.roots),
-            (None, Some("aa"), vec!["".into(), "a".into()])
+            (None, Some("aa"), vec![String::new(), "a".into()])
         );
         assert_eq!(topology_assignment(&api).unwrap(), a);
     }

@@ -101,6 +101,8 @@ pub struct Controller {
     pub(crate) out: Effects,
     /// Whether the engine learnt something since its last cycle.
     pub(crate) touched: bool,
+    /// Whether the statuses of queues may have changed.
+    pub(crate) queues_stale: bool,
     /// What a workload was last said to wait for.
     pub(crate) told: BTreeMap<Key, String>,
     /// The check messages that were last recorded as an Event.
@@ -126,6 +128,7 @@ impl Controller {
             last_write: 0,
             out: Effects::default(),
             touched: false,
+            queues_stale: false,
             told: BTreeMap::new(),
             told_checks: BTreeMap::new(),
             told_finished: BTreeSet::new(),
@@ -347,8 +350,12 @@ impl Controller {
         for reference in work.iter().filter(|r| r.kind == Kind::Workload) {
             self.reconcile_workload(now, &key_of(reference));
         }
+        let queues = [Kind::ClusterQueue, Kind::Cohort, Kind::LocalQueue];
+        self.queues_stale |= self.touched || work.iter().any(|r| queues.contains(&r.kind));
         self.run_cycles(now, MOST_CYCLES);
-        self.sync_queues(now);
+        if std::mem::take(&mut self.queues_stale) {
+            self.sync_queues(now);
+        }
         self.write_plans(now);
         let wakes = [self.engine.next_wake(), self.store.next_release(), self.timers.values().min().copied()];
         let mut effects = std::mem::take(&mut self.out);

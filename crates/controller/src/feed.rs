@@ -6,7 +6,8 @@ use std::sync::Arc;
 use slicegate_admission::CheckSpec;
 use slicegate_api::{Kind, Object, ObjectRef, convert};
 use slicegate_workload::{
-    ClusterQueueSpec, CohortSpec, FlavorSpec, Key, LocalQueueSpec, Timestamp, TopologySpec, Workload,
+    ClusterQueueSpec, CohortSpec, FlavorSpec, Key, LimitRange, LimitRangeItem, LimitType, LocalQueueSpec, Timestamp,
+    TopologySpec, Workload,
 };
 
 use crate::controller::{Controller, event};
@@ -41,16 +42,32 @@ fn news<K: Ord + Clone, V: PartialEq + Clone>(told: &mut BTreeMap<K, V>, key: &K
     if told.get(key) == now.as_ref() {
         return News::Same;
     }
-    match now {
-        Some(value) => {
-            told.insert(key.clone(), value.clone());
-            News::Set(value)
-        }
-        None => {
-            told.remove(key);
-            News::Gone
-        }
+    if let Some(value) = now {
+        told.insert(key.clone(), value.clone());
+        News::Set(value)
+    } else {
+        told.remove(key);
+        News::Gone
     }
+}
+
+fn limits(range: convert::LimitRange) -> LimitRange {
+    let items = range.items.into_iter().map(|item| {
+        let kind = match item.kind {
+            convert::LimitRangeKind::Container => LimitType::Container,
+            convert::LimitRangeKind::Pod => LimitType::Pod,
+            convert::LimitRangeKind::Other(other) => LimitType::Other(other),
+        };
+        let limits = LimitRangeItem {
+            max: item.max,
+            min: item.min,
+            default: item.default,
+            default_request: item.default_request,
+            ..LimitRangeItem::default()
+        };
+        (kind, limits)
+    });
+    LimitRange { limits: items.collect() }
 }
 
 fn boxed(labels: Option<&BTreeMap<String, String>>) -> BTreeMap<Box<str>, Box<str>> {
@@ -89,8 +106,13 @@ impl Controller {
                     News::Set(spec) => self.engine.set_cluster_queue(now, spec),
                     News::Gone => self.engine.remove_cluster_queue(now, name),
                 }
-                let leads: Vec<Key> =
-                    self.fed.local_queues.values().filter(|q| q.cluster_queue == *name).map(|q| q.key.clone()).collect();
+                let leads: Vec<Key> = self
+                    .fed
+                    .local_queues
+                    .values()
+                    .filter(|q| q.cluster_queue == *name)
+                    .map(|q| q.key.clone())
+                    .collect();
                 self.mark_workloads(|w| {
                     w.status.admission.as_ref().is_some_and(|a| a.cluster_queue == *name)
                         || leads.iter().any(|q| q.namespace == w.key.namespace && q.name == w.spec.queue_name)
@@ -178,6 +200,19 @@ impl Controller {
                     News::Gone => self.engine.remove_namespace(now, name),
                 }
                 self.mark_workloads(|w| w.key.namespace == *name);
+            }
+            Kind::LimitRange => {
+                let namespace = &reference.namespace;
+                let mut ranges = Vec::new();
+                for object in self.store.all(Kind::LimitRange).filter(|o| *o.namespace() == **namespace) {
+                    // One that cannot be read limits nothing.
+                    if let Object::LimitRange(range) = object
+                        && let Ok(range) = convert::limit_range(range)
+                    {
+                        ranges.push(limits(range));
+                    }
+                }
+                self.engine.set_limit_ranges(now, namespace, &ranges);
             }
             Kind::RuntimeClass => {
                 let overhead = match &object {

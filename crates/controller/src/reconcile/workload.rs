@@ -205,7 +205,6 @@ impl Controller {
         let wait_for_pods = self.config.engine.wait_for_pods_ready.clone();
         let status = &workload.status;
         match lifecycle::check_verdict(status) {
-            CheckVerdict::None => {}
             CheckVerdict::Rejected { message } if workload.spec.active => {
                 let Some(plan) = self.plan(key) else { return };
                 let note = format!("Deactivated due to {message}");
@@ -221,7 +220,7 @@ impl Controller {
                     EvictionStep { reason: lifecycle::EvictionReason::AdmissionCheck, cause: Box::default(), message };
                 return self.evict(workload, &step, at);
             }
-            CheckVerdict::Retry { .. } => {}
+            CheckVerdict::None | CheckVerdict::Retry { .. } => {}
         }
         let policy = |deleting: bool, policy: StopPolicy| (!deleting).then_some(policy);
         let facts = StopFacts {

@@ -91,7 +91,9 @@ fn run(name: &str, check: impl Fn(&Value) -> Vec<Finding>) {
         let expected = sorted(
             expected
                 .iter()
-                .map(|e| (e["field"].as_str().unwrap_or_default().into(), e["type"].as_str().unwrap_or_default().into()))
+                .map(|e| {
+                    (e["field"].as_str().unwrap_or_default().into(), e["type"].as_str().unwrap_or_default().into())
+                })
                 .collect(),
         );
         let found = check(case);

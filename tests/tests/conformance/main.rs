@@ -5,6 +5,7 @@
 //! says so. Arguments select by part of a name: `cargo test -p slicegate-tests --test conformance -- quota/available`.
 
 mod cycle;
+mod encoding;
 mod flavor;
 mod lifecycle;
 mod nodes;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
 
     queues::run(&corpus, &mut report);
     quota::run(&corpus, &mut report);
+    encoding::run(&corpus, &mut report);
     flavor::run(&corpus, &mut report);
     preemption::run(&corpus, &mut report);
     cycle::run(&corpus, &mut report);

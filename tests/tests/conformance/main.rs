@@ -5,6 +5,7 @@
 //! says so. Arguments select by part of a name: `cargo test -p slicegate-tests --test conformance -- quota/available`.
 
 mod cycle;
+mod encoding;
 mod flavor;
 mod lifecycle;
 mod nodes;
@@ -45,6 +46,10 @@ fn main() -> ExitCode {
     preemption::run(&corpus, &mut report);
     cycle::run(&corpus, &mut report);
     encoding::run(&corpus, &mut report);
+    encoding::run(&corpus, &mut report);
+    flavor::run(&corpus, &mut report);
+    preemption::run(&corpus, &mut report);
+    cycle::run(&corpus, &mut report);
     lifecycle::run(&corpus, &mut report);
 
     let _ = report.print(&mut out);

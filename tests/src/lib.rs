@@ -1,1 +1,3 @@
-//! Cross-crate tests.
+//! What the cross-crate tests share.
+
+pub mod objects;

@@ -4,11 +4,16 @@
 //! limit and a lending limit per *(flavor, resource)*, and the forest answers how much of it is free at any leaf.
 
 mod amount;
+mod decimal;
 mod forest;
 mod ids;
 mod quantity;
+mod units;
+mod wide;
 
 pub use amount::Amount;
+pub use decimal::Decimal;
 pub use forest::{Forest, Limits, Mark, NodeKind, NodeQuota, Weight};
 pub use ids::{FlavorId, FlavorResourceId, Names, NodeId, ResourceId};
-pub use quantity::{ParseQuantityError, Quantity};
+pub use quantity::{Format, ParseQuantityError, Quantity, QuantityFault};
+pub use units::{AmountText, CPU, byte_quantity, is_extended_resource, is_in_bytes, request_quantity, request_value};

@@ -9,6 +9,14 @@ use crate::{NodeAffinity, Toleration};
 /// Quantities by resource name.
 pub type ResourceList = BTreeMap<Box<str>, Quantity>;
 
+/// Adds the entries of `from` to `list`. Where both have a resource, `both` makes one quantity of theirs: [`Quantity::plus`] for
+/// sums, [`Ord::min`] and [`Ord::max`] for bounds, `|old, _| old` for defaults.
+pub fn merge_resources(list: &mut ResourceList, from: &ResourceList, both: impl Fn(Quantity, Quantity) -> Quantity) {
+    for (resource, &new) in from {
+        list.entry(resource.clone()).and_modify(|old| *old = both(*old, new)).or_insert(new);
+    }
+}
+
 /// Requests and limits, of a container or of a pod as a whole.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Resources {

@@ -1,5 +1,6 @@
 //! The API server's store: objects in memory, with the rules that every client relies on.
 
+pub(crate) use apply::Applied;
 mod apply;
 mod history;
 mod parts;
@@ -100,6 +101,12 @@ impl Store {
         self.version.to_string()
     }
 
+    /// The uid that an object made now would get.
+    pub(crate) fn next_uid(&self, key: &ObjectRef) -> String {
+        let version = self.version.saturating_add(1).to_string();
+        names::uid(&[key.kind.as_str(), &key.namespace, &key.name, &version])
+    }
+
     /// Makes an object. System fields are filled in.
     ///
     /// # Errors
@@ -112,8 +119,8 @@ impl Store {
         if self.objects.contains_key(&key) {
             return Err(WriteError::AlreadyExists(key));
         }
+        let uid = self.next_uid(&key);
         let version = self.next_version();
-        let uid = names::uid(&[key.kind.as_str(), &key.namespace, &key.name, &version]);
         let now = self.now;
         let meta = object.metadata_mut();
         meta.uid = Some(uid);

@@ -1,0 +1,5 @@
+//! Text and JSON for people and programs.
+
+mod table;
+
+pub use table::Table;

@@ -40,7 +40,7 @@ impl fmt::Display for Table {
                 if i == last {
                     f.write_str(cell)?;
                 } else {
-                    let width = widths.get(i).copied().unwrap_or(0) + 3;
+                    let width = (widths.get(i).copied().unwrap_or(0) + 3).max(6);
                     write!(f, "{cell:width$}")?;
                 }
             }

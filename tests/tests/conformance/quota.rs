@@ -1,5 +1,8 @@
 //! Quantities, requests of pods and workloads, and the quota forest.
 
+#[path = "quota_forest.rs"]
+mod forest;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -13,8 +16,8 @@ use slicegate_workload::{
     DeviceRequests, EquivalenceOptions, FieldError, LimitRange, LimitRangeItem, LimitRangeSummary, LimitType,
     PodSetTotals, QueueOrder, RequestOptions, Requests, RequeuingTimestamp, ResourceList, SchedulingKey,
     TransformStrategy, Transformation, Workload, WorkloadUsage, adjust_requests, decayed_usage, entry_penalty,
-    limit_reclaimable_pods, propagate_requests, scale_resources, validate_limit_range, validate_resources,
-    weighted_usage,
+    limit_reclaimable_pods, merge_resources, propagate_requests, scale_resources, validate_limit_range,
+    validate_resources, weighted_usage,
 };
 
 use crate::report::{Report, expect_eq};
@@ -25,7 +28,7 @@ type Result<T = ()> = std::result::Result<T, String>;
 
 /// Runs every suite of the kind.
 pub(crate) fn run(corpus: &Path, report: &mut Report) {
-    let suites: [(&str, fn(&Value) -> Result); 24] = [
+    let suites: [(&str, fn(&Value) -> Result); 23] = [
         ("quantity-to-amount", quantity_to_amount),
         ("quantity-to-request", quantity_to_request),
         ("quantity-to-float", quantity_to_float),
@@ -49,11 +52,11 @@ pub(crate) fn run(corpus: &Path, report: &mut Report) {
         ("propagate-resource-requests", propagate_resource_requests),
         ("queue-order-timestamp", queue_order_timestamp),
         ("scheduling-equivalence", scheduling_equivalence),
-        ("precise-weighted-share", precise_weighted_share),
     ];
     for (suite, case) in suites {
         report.suite(corpus, KIND, suite, case);
     }
+    forest::run(corpus, report);
     report.note_rest(corpus, KIND);
 }
 
@@ -409,8 +412,4 @@ fn afs_usage(case: &Value) -> Result {
     let got = weighted_usage(&consumed, &penalty, &weights, weight(&case["localQueueWeight"]));
     let want = case["expect"]["usage"].as_f64().unwrap_or(f64::NAN);
     if (got - want).abs() <= 1e-9 * want.abs() { Ok(()) } else { expect_eq("usage", &got, &want) }
-}
-
-fn precise_weighted_share(_case: &Value) -> Result {
-    Err("not written".to_owned())
 }

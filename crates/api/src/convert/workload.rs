@@ -49,6 +49,12 @@ pub fn workload(workload: &kueue::Workload) -> Result<Workload> {
                 .iter()
                 .flatten()
                 .any(|o| o.controller == Some(true) && o.kind == "Pod" && o.api_version == "v1"),
+            variant_of: meta
+                .owner_references
+                .iter()
+                .flatten()
+                .find(|o| o.controller == Some(true) && o.kind == "Workload")
+                .map(|o| o.uid.as_str().into()),
             deleting: meta.deletion_timestamp.is_some(),
             spec: spec_at(Path::ROOT.field("spec"), &workload.spec)?,
             status: status_at(Path::ROOT.field("status"), &workload.status)?,

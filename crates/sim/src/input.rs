@@ -1,10 +1,12 @@
 //! What a simulation starts from.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 use slicegate_api::nodepool::NodePool;
 use slicegate_api::scenario::Scenario;
 use slicegate_api::{Kind, Object, ObjectRef};
+use slicegate_manifest::{Body, Document, PathSpec, load, sources_from_paths};
 use slicegate_workload::Timestamp;
 
 use crate::duration::{ParseDurationError, parse_duration};
@@ -39,6 +41,38 @@ impl Files for NoFiles {
     }
 }
 
+/// Files beside the manifest that holds the scenario.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ManifestFiles {
+    /// The folder that names are relative to.
+    pub folder: PathBuf,
+}
+
+impl Files for ManifestFiles {
+    fn load(&self, file: &str, env: &BTreeMap<String, String>) -> Result<Vec<Item>, String> {
+        let spec = PathSpec { path: self.folder.join(file), env: env.clone() };
+        let lines = |lines: Vec<String>| lines.join("; ");
+        let sources = sources_from_paths(&[spec])
+            .map_err(|errors| lines(errors.iter().map(ToString::to_string).collect()))?;
+        let loaded = load(&sources, &slicegate_manifest::Options::default());
+        if loaded.has_errors() {
+            let errors = loaded.diagnostics.iter().filter(|d| d.is_error()).map(ToString::to_string);
+            return Err(lines(errors.collect()));
+        }
+        Ok(loaded.documents.into_iter().map(Item::from).collect())
+    }
+}
+
+impl From<Document> for Item {
+    fn from(document: Document) -> Self {
+        match document.body {
+            Body::Object(object) => Self::Object(object),
+            Body::NodePool(pool) => Self::NodePool(pool),
+            Body::Scenario(scenario) => Self::Scenario(scenario),
+        }
+    }
+}
+
 /// How to simulate.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
@@ -61,6 +95,13 @@ pub struct Input {
     pub items: Vec<Item>,
     /// How to simulate.
     pub options: Options,
+}
+
+impl Input {
+    /// The documents of manifests, to be simulated like this.
+    pub fn new(documents: impl IntoIterator<Item = Document>, options: Options) -> Self {
+        Self { items: documents.into_iter().map(Item::from).collect(), options }
+    }
 }
 
 /// Why a scenario cannot be played.

@@ -26,7 +26,7 @@ mod world;
 
 pub use admission::Admission;
 pub use duration::{Elapsed, ParseDurationError, kubectl_age, parse_duration};
-pub use input::{Files, Input, Item, NoFiles, Options, ScenarioError};
+pub use input::{Files, Input, Item, ManifestFiles, NoFiles, Options, ScenarioError};
 pub use simulation::{Outcome, RecordedEvent, Simulation, Violation};
 pub use store::{History, Revision, Store};
 pub use timeline::{Entry, EntryKind};

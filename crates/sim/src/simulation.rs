@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use slicegate_api::{Kind, Object, ObjectRef};
-use slicegate_controller::{EventRecord, WriteError, WriteOutcome};
+use slicegate_controller::{Configuration, Controller, EventRecord, WriteError, WriteOutcome};
 use slicegate_workload::Timestamp;
 
 use crate::admission::Admission;
@@ -109,8 +109,7 @@ pub enum Violation {
 }
 
 /// A simulated cluster with a controller.
-#[derive(Debug)]
-pub struct Simulation<A> {
+pub struct Simulation<A = Controller> {
     world: World,
     admission: A,
     applies: Vec<Apply>,
@@ -119,6 +118,16 @@ pub struct Simulation<A> {
     idle_wakes: usize,
     last: Timestamp,
     over: bool,
+}
+
+impl Simulation<Controller> {
+    /// A simulation with Slicegate's controller.
+    ///
+    /// # Errors
+    /// If the scenario cannot be played; all that is wrong with it.
+    pub fn new(input: Input, files: &dyn Files, configuration: Configuration) -> Result<Self, Vec<ScenarioError>> {
+        Self::with(input, files, Controller::new(configuration))
+    }
 }
 
 impl<A: Admission> Simulation<A> {
@@ -294,7 +303,7 @@ impl<A: Admission> Simulation<A> {
         let any = !changes.is_empty();
         for change in changes {
             self.world.dispatch(&change);
-            self.admission.observe(change);
+            self.admission.observe(self.world.now, change);
         }
         any
     }
@@ -330,7 +339,7 @@ impl<A: Admission> Simulation<A> {
                     if let Err(error @ WriteError::Invalid { .. }) = &result {
                         self.world.say(Some(object), EntryKind::Refused, error.to_string());
                     }
-                    self.admission.complete(WriteOutcome { id: write.id, result });
+                    self.admission.complete(time, WriteOutcome { id: write.id, result });
                 }
                 continue;
             }

@@ -143,7 +143,7 @@ impl Fifo {
 }
 
 impl Admission for Fifo {
-    fn observe(&mut self, change: Change) {
+    fn observe(&mut self, _: Timestamp, change: Change) {
         match change {
             Change::Applied(object) => {
                 let key = object.reference();
@@ -161,7 +161,7 @@ impl Admission for Fifo {
         }
     }
 
-    fn complete(&mut self, outcome: WriteOutcome) {
+    fn complete(&mut self, _: Timestamp, outcome: WriteOutcome) {
         match outcome.result {
             Ok(Some(object)) => {
                 self.objects.insert(object.reference(), object);

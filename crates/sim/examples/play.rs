@@ -1,6 +1,6 @@
 //! Plays manifests: `cargo run -p slicegate-sim --example play -- FILE_OR_FOLDER... [NAME=VALUE...]`.
 //!
-//! Prints the timeline, the warnings and what became of each job.
+//! Prints the timeline, the warnings and what became of each job; with `RECORDING=1` every version of every object instead.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use slicegate_controller::Configuration;
 use slicegate_manifest::{Body, PathSpec, load, sources_from_paths};
-use slicegate_sim::render::{Resource, TableOptions, TextOptions, summary, table, timeline};
+use slicegate_sim::render::{Resource, TableOptions, TextOptions, recording, summary, table, timeline};
 use slicegate_sim::{Input, ManifestFiles, Options, Simulation};
 
 fn main() -> io::Result<()> {
@@ -40,6 +40,9 @@ fn main() -> io::Result<()> {
     match Simulation::new(input, &files, Configuration::default()) {
         Ok(simulation) => {
             let outcome = simulation.run();
+            if env.contains_key("RECORDING") {
+                return write!(out, "{}", recording(&outcome));
+            }
             write!(out, "{}", timeline(&outcome, TextOptions { details: true, ..TextOptions::default() }))?;
             for warning in &outcome.warnings {
                 writeln!(out, "warning: {warning}")?;

@@ -72,6 +72,13 @@ pub(crate) fn annotation<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str>
 }
 
 fn default_ray_cluster(cluster: &mut slicegate_api::ray::RayClusterSpec) {
+    let workers = cluster.worker_group_specs.iter_mut().map(|group| &mut group.template);
+    for template in workers.chain([&mut cluster.head_group_spec.template]) {
+        template.metadata.get_or_insert_default();
+        if let Some(pod) = &mut template.spec {
+            default_ports(pod);
+        }
+    }
     for group in &mut cluster.worker_group_specs {
         group.replicas.get_or_insert(0);
         group.min_replicas.get_or_insert(0);

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use slicegate_api::kueue::Workload;
 use slicegate_api::{Condition, Object, ObjectRef};
+use slicegate_controller::Note;
 
 use crate::store::controller_of;
-use crate::timeline::EntryKind;
+use crate::timeline::{Entry, EntryKind};
 use crate::world::World;
 
 /// What was last told of each workload.
@@ -48,6 +49,32 @@ fn assignment(workload: &Workload) -> String {
         if flavors.is_empty() { set.name.clone() } else { format!("{} on {}", set.name, flavors.join(" and ")) }
     });
     sets.collect::<Vec<_>>().join("; ")
+}
+
+/// What a note of the controller's is about.
+fn kind_of(text: &str) -> EntryKind {
+    let text = text.trim_start();
+    for (start, kind) in [
+        ("is preempted", EntryKind::Preempted),
+        ("is evicted", EntryKind::Evicted),
+        ("is back in its queue", EntryKind::Requeued),
+        ("is admitted", EntryKind::Admitted),
+        ("has quota reserved", EntryKind::QuotaReserved),
+        ("admission check", EntryKind::Check),
+        ("is deactivated", EntryKind::Deactivated),
+        ("waits", EntryKind::Waiting),
+        ("asks for more", EntryKind::Waiting),
+        ("has no flavor", EntryKind::Waiting),
+        ("has quota, but", EntryKind::Waiting),
+        ("would have to preempt", EntryKind::Waiting),
+        ("cannot be admitted", EntryKind::Waiting),
+        ("fits once", EntryKind::Waiting),
+    ] {
+        if text.starts_with(start) {
+            return kind;
+        }
+    }
+    EntryKind::Note
 }
 
 impl World {
@@ -103,7 +130,10 @@ impl World {
         if now.requeued && !was.requeued {
             lines.push((EntryKind::Requeued, "back in its queue".to_owned()));
         }
-        if !over && now.active && !now.reserved && !now.waiting_for.is_empty() && now.waiting_for != was.waiting_for {
+        // Right after an eviction the condition repeats its message.
+        let repeats = get(workload, "Evicted").is_some_and(|c| now.waiting_for.starts_with(c.message.as_str()) && !c.message.is_empty());
+        let waits = !now.reserved && !now.waiting_for.is_empty() && now.waiting_for != was.waiting_for;
+        if !over && now.active && waits && !repeats {
             lines.push((EntryKind::Waiting, format!("waits: {}", now.waiting_for)));
         }
         if was.active && !now.active {
@@ -111,8 +141,44 @@ impl World {
         }
         self.narrator.seen.insert(key, now);
         for (kind, text) in lines {
-            self.say(Some(job.clone()), kind, text);
+            self.tell(&job, kind, text);
         }
+    }
+
+    /// Adds a line about a workload, unless the controller said the same at this moment: of what it decided the controller
+    /// knows why, of admissions the object has the numbers.
+    fn tell(&mut self, job: &ObjectRef, kind: EntryKind, text: String) {
+        let now = self.now;
+        let said = self.timeline.iter_mut().rev().take_while(|entry| entry.time == now).find(|entry| {
+            entry.kind == kind && entry.object.as_ref() == Some(job)
+        });
+        match (said, kind) {
+            (Some(entry), EntryKind::Admitted | EntryKind::QuotaReserved | EntryKind::Check) => entry.text = text,
+            // The controller names who holds the quota; how much is short is in the object.
+            (Some(entry), EntryKind::Waiting)
+                if text.contains("more needed") && entry.text.starts_with("waits for quota") && !entry.text.contains(" needed") =>
+            {
+                let holders = entry.text.split_once("; ").map_or(String::new(), |(_, rest)| format!("; {rest}"));
+                entry.text = format!("{text}{holders}");
+            }
+            (Some(_), EntryKind::Waiting | EntryKind::Preempted | EntryKind::Evicted | EntryKind::Requeued) => {}
+            _ => self.say(Some(job.clone()), kind, text),
+        }
+    }
+
+    /// Adds a note of the controller's.
+    pub(crate) fn note(&mut self, note: Note) {
+        let workload = note.workload;
+        let object = note.job.unwrap_or_else(|| ObjectRef::new(slicegate_api::Kind::Workload, workload.namespace, workload.name));
+        let subject = format!("{} {}", object.kind, object.name);
+        let text = note.text.strip_prefix(&subject).map_or(note.text.as_str(), |rest| rest.trim_start_matches(':'));
+        let (kind, text) = (kind_of(text), text.trim_start().to_owned());
+        let entry = Entry { time: self.now, object: Some(object), kind, text, details: note.details };
+        let same = |last: &Entry| last.time == entry.time && last.object == entry.object && last.kind == kind;
+        if matches!(kind, EntryKind::Requeued) && self.timeline.last().is_some_and(same) {
+            return;
+        }
+        self.timeline.push(entry);
     }
 
     fn seen(workload: &Workload, was: &Seen) -> Seen {

@@ -320,16 +320,7 @@ impl<A: Admission> Simulation<A> {
             let time = self.world.now;
             self.events.extend(effects.events.into_iter().map(|event| RecordedEvent { time, event }));
             for note in effects.notes {
-                let object = note
-                    .job
-                    .unwrap_or_else(|| ObjectRef::new(Kind::Workload, note.workload.namespace, note.workload.name));
-                self.world.timeline.push(Entry {
-                    time,
-                    object: Some(object),
-                    kind: EntryKind::Note,
-                    text: note.text,
-                    details: note.details,
-                });
+                self.world.note(note);
             }
             if !effects.writes.is_empty() {
                 any = true;

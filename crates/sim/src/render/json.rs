@@ -1,8 +1,11 @@
 //! Everything as JSON.
 
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
 use serde_json::{Value, json as value};
 use slicegate_api::ObjectRef;
-use slicegate_controller::EventType;
+use slicegate_controller::{Change, EventType};
 use slicegate_workload::Timestamp;
 
 use crate::simulation::Outcome;
@@ -19,6 +22,36 @@ fn reference(object: &ObjectRef) -> Value {
         named["namespace"] = (&*object.namespace).into();
     }
     named
+}
+
+/// Every version of every object, a line of JSON each: `{"t": seconds since the start, "type": "ADDED", "kind": plural,
+/// "object": {...}}`.
+pub fn recording(outcome: &Outcome) -> String {
+    let mut known = BTreeSet::new();
+    let mut text = String::new();
+    for revision in outcome.history.revisions() {
+        let (object, gone) = match &revision.change {
+            Change::Applied(object) => (object, false),
+            Change::Deleted(object) => (object, true),
+        };
+        let key = object.reference();
+        let kind = match (gone, known.contains(&key)) {
+            (true, _) => "DELETED",
+            (false, true) => "MODIFIED",
+            (false, false) => "ADDED",
+        };
+        if gone {
+            known.remove(&key);
+        } else {
+            known.insert(key.clone());
+        }
+        let micros = revision.time.micros_since(outcome.start);
+        let at = format!("{}.{:02}", micros / 1_000_000, micros % 1_000_000 / 10_000);
+        let object = object.to_json().unwrap_or_default();
+        let plural = key.kind.plural();
+        let _ = writeln!(text, "{{\"t\":{at},\"type\":\"{kind}\",\"kind\":\"{plural}\",\"object\":{object}}}");
+    }
+    text
 }
 
 /// The outcome of a simulation: `start`, `end`, `timeline`, `verdicts`, `events`, `warnings` and the final `objects`.

@@ -8,7 +8,7 @@ mod kubectl;
 mod table;
 mod text;
 
-pub use json::json;
+pub use json::{json, recording};
 pub use kubectl::{Resource, TableOptions, table};
 pub use table::Table;
 pub use text::{TextOptions, summary, timeline};

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use slicegate_api::{Kind, Object};
 
 macro_rules! parts {
-    (status: $($both:ident)*; spec: $($spec:ident)*) => {
+    (status: $($both:ident)*; spec: $($spec:ident)*; fixed: $($fixed:ident)*) => {
         /// Whether objects of the kind have a spec, and so a generation.
         pub(super) fn has_spec(kind: Kind) -> bool {
-            matches!(kind, $(Kind::$both)|* $(| Kind::$spec)*)
+            matches!(kind, $(Kind::$both)|* $(| Kind::$spec)* $(| Kind::$fixed)*)
         }
 
         /// Gives `object` the status of `from`.
@@ -19,11 +19,17 @@ macro_rules! parts {
                         Arc::make_mut(object).status.clone_from(&from.status);
                     }
                 })*
+                $((Object::$fixed(object), Object::$fixed(from)) => {
+                    if object.status != from.status {
+                        Arc::make_mut(object).status.clone_from(&from.status);
+                    }
+                })*
                 _ => {}
             }
         }
 
-        /// Whether the specs are the same.
+        /// Whether the specs are the same, as far as the generation is concerned: binding a pod or lifting its gates does not
+        /// count.
         pub(super) fn same_spec(a: &Object, b: &Object) -> bool {
             match (a, b) {
                 $((Object::$both(a), Object::$both(b)) => a.spec == b.spec,)*
@@ -35,6 +41,7 @@ macro_rules! parts {
 }
 
 parts! {
-    status: AdmissionCheck ClusterQueue Cohort Job JobSet LocalQueue Namespace Node Pod ProvisioningRequest RayCluster RayJob Workload;
-    spec: LimitRange ProvisioningRequestConfig ResourceFlavor Topology
+    status: AdmissionCheck ClusterQueue Cohort Job JobSet LocalQueue Namespace Node ProvisioningRequest RayCluster RayJob Workload;
+    spec: LimitRange ProvisioningRequestConfig ResourceFlavor Topology;
+    fixed: Pod
 }

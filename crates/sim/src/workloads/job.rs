@@ -137,6 +137,7 @@ impl World {
         );
         let uid = self.store.next_uid(&key);
         complete_job(&mut job, &uid);
+        job.status.get_or_insert_default();
         let _ = self.store.create(job.into());
     }
 

@@ -5,10 +5,10 @@
 //! says so. Arguments select by part of a name: `cargo test -p slicegate-tests --test conformance -- quota/available`.
 
 mod cycle;
-mod encoding;
 mod flavor;
 mod nodes;
 mod preemption;
+mod encoding;
 mod quota;
 mod report;
 mod setup;
@@ -38,10 +38,10 @@ fn main() -> ExitCode {
     let mut report = Report::new(filters);
 
     quota::run(&corpus, &mut report);
-    encoding::run(&corpus, &mut report);
     flavor::run(&corpus, &mut report);
     preemption::run(&corpus, &mut report);
     cycle::run(&corpus, &mut report);
+    encoding::run(&corpus, &mut report);
 
     let _ = report.print(&mut out);
     if report.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE }

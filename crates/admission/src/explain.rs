@@ -148,6 +148,8 @@ pub struct ResourceExplanation {
 pub struct FlavorExplanation {
     /// The flavor.
     pub flavor: Box<str>,
+    /// Whether it was chosen, to fit or by preemption.
+    pub chosen: bool,
     /// Why its nodes do not take the pods, if they do not.
     pub mismatch: Option<Box<str>>,
     /// Its quota.

@@ -193,6 +193,7 @@ impl Engine {
         }
         FlavorExplanation {
             flavor: self.state.names.flavor_name(attempt.flavor).into(),
+            chosen: result.flavors.iter().any(|f| f.flavor == attempt.flavor),
             mismatch: mismatch.map(|r| catalogue.reason(r).into()),
             resources,
         }
@@ -249,6 +250,7 @@ impl Engine {
         let needed = result.requests.iter().find(|(r, _)| *r == resource).map_or(0, |(_, amount)| *amount);
         FlavorExplanation {
             flavor: "any flavor".into(),
+            chosen: false,
             mismatch: None,
             resources: vec![ResourceExplanation {
                 resource: self.state.names.resource_name(resource).into(),

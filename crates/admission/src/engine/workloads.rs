@@ -166,6 +166,9 @@ impl Engine {
         {
             self.changed_from_outside(node);
         }
+        if let Some(node) = held_in.filter(|_| gone || shrinks || usage.is_none()) {
+            self.request_flush(now, node);
+        }
         if gone {
             self.forget_preemptor(id);
             self.drop_charge(id);

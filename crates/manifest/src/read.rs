@@ -356,6 +356,9 @@ impl Context<'_> {
             }
             let (path, place, found) = subject.find(&finding.path);
             let missing = finding.kind == validation::FindingKind::Required;
+            let verb =
+                ["must ", "may ", "has ", "is ", "needs ", "cannot "].iter().any(|v| finding.detail.starts_with(v));
+            let message = if verb { format!("`{}` {}", last_name(&path), finding.detail) } else { finding.detail };
             report.add(
                 self,
                 Entry {
@@ -363,7 +366,7 @@ impl Context<'_> {
                     span: if found { place.span } else { place.key_span },
                     object: subject.object.clone(),
                     path,
-                    message: finding.detail,
+                    message,
                     ..Entry::default()
                 },
             );

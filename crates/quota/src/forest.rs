@@ -214,7 +214,7 @@ impl Forest {
         self.move_below(id, None);
         let node = &mut self.nodes[id.index()];
         if node.kind == NodeKind::ClusterQueue || node.below.is_empty() {
-            node.alive = false;
+            (node.alive, node.active) = (false, true);
         }
         self.touch(id);
         self.settle();

@@ -231,6 +231,12 @@ fn check(forest: &Forest, slow: &Slow) -> Result<(), TestCaseError> {
                 prop_assert_eq!(rest, v.minus(slow.local_available(node, p)).or_zero(), "rest {}", what);
             }
         }
+        let over: Vec<usize> = (0..PAIRS).filter(|&p| slow.usage(node, p) > slow.subtree(node, p)).collect();
+        for subset in [&[][..], &[0], &[1], &[2], &[0, 1], &[0, 1, 2]] {
+            let pairs: Vec<FlavorResourceId> = subset.iter().map(|&p| pair(p)).collect();
+            let within = !subset.iter().any(|p| over.contains(p));
+            prop_assert_eq!(forest.is_within_nominal(id, &pairs), within, "{:?} within {:?}", node, subset);
+        }
         // Shares: pairs 0 and 1 are of resource x, pair 2 of y.
         let borrowed = slow.borrowed(node);
         let share = forest.share(id, &[], &names);
@@ -623,6 +629,52 @@ fn a_rollback_restores_usage_whose_pair_was_dropped_meanwhile() {
     forest.add_usage(q, pair(0), amount(1));
     forest.rollback(mark);
     assert_eq!([0, 2].map(|p| forest.usage(q, pair(p)).value()), [0, 1]);
+}
+
+#[test]
+fn what_is_kept_is_forgotten_once_no_mark_is_open() {
+    let (mut forest, [a, b, ..]) = example();
+    let p = pair(0);
+    let outer = forest.mark();
+    forest.add_usage(a, p, amount(1));
+    let inner = forest.mark();
+    forest.add_usage(b, p, amount(1));
+    forest.keep(inner);
+    assert_eq!((forest.recording, forest.journal.len()), (1, 3), "b's usage rises to the Cohort");
+    forest.keep(outer);
+    assert_eq!((forest.recording, forest.journal.len()), (0, 0));
+    forest.add_usage(a, p, amount(1));
+    assert!(forest.journal.is_empty());
+    assert_eq!([a, b].map(|n| forest.usage(n, p).value()), [2, 1]);
+}
+
+#[test]
+fn usage_of_a_pair_that_nobody_has_quota_for_is_counted_and_changes_no_generation() {
+    let (mut forest, [a, _, _, mid, root]) = example();
+    let generation = forest.generation(a);
+    forest.add_usage(a, pair(2), amount(3));
+    assert_eq!([a, mid, root].map(|n| forest.usage(n, pair(2)).value()), [3, 3, 3]);
+    assert_eq!(forest.generation(a), generation);
+    assert!(!forest.pairs(a).any(|p| p == pair(2)));
+    assert!(!forest.share(a, &[], &names()).is_borrowing(), "only pairs with quota are borrowed");
+}
+
+#[test]
+fn of_equal_limits_the_uppermost_is_named() {
+    let mut forest = Forest::new();
+    let q = forest.set_cluster_queue("q", quota(Some("c"), &[(0, limits(2, Some(3), None))]));
+    let c = forest.set_cohort("c", quota(None, &[(0, limits(3, None, None))]));
+    let limit = forest.available_limit(q, pair(0));
+    assert_eq!((limit.amount.value(), limit.node), (5, c));
+}
+
+#[test]
+fn a_queue_that_comes_back_is_active() {
+    let (mut forest, [a, _, _, mid, _]) = example();
+    forest.set_active(a, false);
+    forest.remove(a);
+    forest.set_cluster_queue("a", quota(Some("mid"), &[]));
+    assert!(forest.children(mid).any(|n| n == a));
 }
 
 #[test]

@@ -261,6 +261,8 @@ fn check(forest: &Forest, slow: &Slow) -> Result<(), TestCaseError> {
 #[derive(Clone, Debug)]
 enum Op {
     Set(NodeName, NodeQuota),
+    /// Changes one pair of a queue.
+    Change(&'static str, usize, Limits),
     Remove(NodeName),
     Use(&'static str, usize, i64),
     Release(&'static str, usize, i64),
@@ -277,15 +279,18 @@ fn any_amount() -> impl Strategy<Value = i64> {
     prop_oneof![10 => 0..20_i64, 1 => Just(i64::MAX)]
 }
 
+fn any_limits() -> impl Strategy<Value = Limits> {
+    (any_amount(), proptest::option::of(any_amount()), proptest::option::of(any_amount()))
+        .prop_map(|(nominal, borrowing, lending)| limits(nominal, borrowing, lending))
+}
+
 /// Mostly trees: the higher a Cohort's number the lower it hangs, with a few edges the other way.
 fn any_quota(node: NodeName, cycles: bool) -> impl Strategy<Value = NodeQuota> {
     let number = COHORTS.iter().position(|c| *c == node.1).unwrap_or(COHORTS.len());
     let highest = if cycles { COHORTS.len() } else { number };
     let parent = proptest::option::weighted(0.8, 0..highest.max(1))
         .prop_map(move |i| i.filter(|&i| i < highest).map(|i| COHORTS[i].into()));
-    let limits = (any_amount(), proptest::option::of(any_amount()), proptest::option::of(any_amount()))
-        .prop_map(|(nominal, borrowing, lending)| limits(nominal, borrowing, lending));
-    let limits = proptest::collection::btree_map((0..PAIRS).prop_map(pair), limits, 0..=PAIRS);
+    let limits = proptest::collection::btree_map((0..PAIRS).prop_map(pair), any_limits(), 0..=PAIRS);
     (parent, limits).prop_map(|(parent, limits)| NodeQuota { parent, limits, weight: Weight::default() })
 }
 
@@ -302,6 +307,7 @@ fn any_op() -> impl Strategy<Value = Op> {
     prop_oneof![
         3 => any_set(false),
         1 => any_set(true),
+        3 => (proptest::sample::select(&QUEUES[..]), 0..PAIRS, any_limits()).prop_map(|(q, p, l)| Op::Change(q, p, l)),
         1 => any_node().prop_map(Op::Remove),
         6 => any_usage(),
     ]
@@ -315,6 +321,12 @@ fn apply(op: &Op, forest: &mut Forest, slow: &mut Slow) {
                 NodeKind::Cohort => forest.set_cohort(node.1, quota.clone()),
             };
             slow.config.insert(*node, quota.clone());
+        }
+        Op::Change(queue, p, limits) => {
+            let node = (NodeKind::ClusterQueue, *queue);
+            let Some(config) = slow.config.get_mut(&node) else { return };
+            config.limits.insert(pair(*p), *limits);
+            forest.set_cluster_queue(queue, config.clone());
         }
         Op::Remove(node) => {
             if let Some(id) = id_of(forest, *node) {
@@ -351,7 +363,7 @@ fn history(ops: &[Op]) -> (Forest, Slow) {
 /// Fewer cases than usual: the slow forest is slow.
 fn few_cases() -> ProptestConfig {
     let usual = ProptestConfig::default();
-    ProptestConfig { cases: usual.cases / 4, max_shrink_iters: 2_000, ..usual }
+    ProptestConfig { cases: usual.cases / 8, max_shrink_iters: 2_000, ..usual }
 }
 
 proptest! {
@@ -794,6 +806,24 @@ fn many_queues_are_loaded_by_few_layouts() {
         .map(|c| forest.subtree_quota(c, pair(0)).value())
         .sum();
     assert_eq!(total, 334);
+}
+
+#[test]
+fn queues_that_come_one_by_one_need_few_layouts() {
+    let mut forest = Forest::new();
+    for i in 0..1_000 {
+        let cohort = format!("c{}", i % 7);
+        let lending = (i % 2 == 0).then_some(0);
+        forest.set_cluster_queue(&format!("q{i}"), quota(Some(&cohort), &[(i % PAIRS, limits(1, None, lending))]));
+    }
+    assert_eq!(forest.epoch, 7 * 3, "one for the first queue of each pair in each of seven trees");
+    let total = |forest: &Forest, p| -> i64 {
+        (0..7).map(|i| forest.cohort(&format!("c{i}")).unwrap()).map(|c| forest.subtree_quota(c, pair(p)).value()).sum()
+    };
+    assert_eq!(total(&forest, 0), 167);
+    let q = forest.set_cluster_queue("q0", quota(Some("c0"), &[(0, limits(10, None, None))]));
+    assert_eq!((forest.epoch, total(&forest, 0)), (21, 177));
+    assert_eq!(forest.generation(q), 1 + 142 + 1, "itself, 142 others that joined, and the last change");
 }
 
 #[test]

@@ -827,6 +827,45 @@ fn queues_that_come_one_by_one_need_few_layouts() {
 }
 
 #[test]
+fn a_new_lending_limit_moves_usage_between_a_queue_and_its_cohort() {
+    let (mut forest, [a, _, _, mid, root]) = example();
+    let p = pair(0);
+    forest.add_usage(a, p, amount(8));
+    let set = |forest: &mut Forest, lending| {
+        let layouts = forest.epoch;
+        forest.set_cluster_queue("a", quota(Some("mid"), &[(0, limits(10, None, lending))]));
+        assert_eq!(forest.epoch, layouts, "no layout was needed");
+        [a, mid, root].map(|n| forest.usage(n, p).value())
+    };
+    assert_eq!(set(&mut forest, None), [8, 8, 0]);
+    assert_eq!(set(&mut forest, Some(5)), [8, 3, 0]);
+    assert_eq!(set(&mut forest, Some(0)), [8, 0, 0]);
+    forest.set_cohort("mid", quota(Some("root"), &[(0, limits(2, Some(3), None))]));
+    assert_eq!(set(&mut forest, Some(10)), [8, 8, 8]);
+}
+
+#[test]
+fn a_queue_changed_in_a_what_if_is_summed_anew_by_the_rollback() {
+    let (mut forest, [a, _, _, mid, _]) = example();
+    let p = pair(0);
+    let mark = forest.mark();
+    forest.add_usage(a, p, amount(8));
+    forest.set_cluster_queue("a", quota(Some("mid"), &[(0, limits(10, None, None))]));
+    forest.add_usage(a, p, amount(1));
+    assert_eq!(forest.usage(mid, p).value(), 9);
+    forest.rollback(mark);
+    assert_eq!([a, mid].map(|n| forest.usage(n, p).value()), [0, 0]);
+    let used = forest.mark();
+    forest.add_usage(a, p, amount(3));
+    forest.keep(used);
+    let mark = forest.mark();
+    forest.remove_usage(a, p, amount(3));
+    forest.set_cluster_queue("a", quota(Some("mid"), &[(0, limits(10, None, Some(9)))]));
+    forest.rollback(mark);
+    assert_eq!([a, mid].map(|n| forest.usage(n, p).value()), [3, 2], "1 of 10 is kept for itself now");
+}
+
+#[test]
 fn the_dominant_resource_is_the_alphabetically_first_of_equals() {
     let mut names = Names::new();
     let (zebra, ape) = (names.intern("f", "zebra"), names.intern("f", "ape"));

@@ -11,7 +11,6 @@ use slicegate_controller::Configuration;
 use slicegate_sim::render::{self, Resource, TableOptions, TextOptions};
 use slicegate_sim::{Elapsed, Input, Options, Outcome, Simulation, Verdict, parse_duration};
 
-use crate::BAD_INPUT;
 use crate::args::{Colour, Format, SimulateArgs};
 use crate::inputs;
 

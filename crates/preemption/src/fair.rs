@@ -24,15 +24,14 @@ struct Queue {
     next_retry: usize,
 }
 
-/// A victim whose taking rests on a comparison of shares.
+/// A victim that was taken because of its ClusterQueue's share.
 #[derive(Clone, Copy, Debug)]
 struct Claim {
     /// The position among the targets.
     target: usize,
     workload: crate::WorkloadRef,
     cluster_queue: NodeId,
-    strategy: FairSharingStrategy,
-    /// Whether the comparison holds for the whole plan.
+    /// Whether the preemptor would be served before it, were nobody given back.
     holds: bool,
 }
 
@@ -196,7 +195,7 @@ impl Fair {
                     self.queues[at].retry.push(c);
                     continue;
                 }
-                self.taken(world, &c, Reason::InCohortFairSharing, Some(strategy), targets);
+                self.taken(world, &c, Reason::InCohortFairSharing, true, targets);
                 if fits_in_addition(world, request) {
                     return true;
                 }
@@ -226,8 +225,7 @@ impl Fair {
             let old = self.shares.get(world, other_side);
             if new < old {
                 world.remove(c.workload);
-                let strategy = FairSharingStrategy::LessThanInitialShare;
-                self.taken(world, &c, Reason::InCohortFairSharing, Some(strategy), targets);
+                self.taken(world, &c, Reason::InCohortFairSharing, true, targets);
                 if fits_in_addition(world, request) {
                     return true;
                 }
@@ -245,7 +243,7 @@ impl Fair {
 
     fn take<W: World + ?Sized>(&mut self, world: &mut W, c: &Candidate, reason: Reason, targets: &mut Vec<Target>) {
         world.remove(c.workload);
-        self.taken(world, c, reason, None, targets);
+        self.taken(world, c, reason, false, targets);
     }
 
     /// Notes a victim that was removed.
@@ -254,13 +252,13 @@ impl Fair {
         world: &W,
         c: &Candidate,
         reason: Reason,
-        strategy: Option<FairSharingStrategy>,
+        by_share: bool,
         targets: &mut Vec<Target>,
     ) {
         self.shares.forget(world, c.cluster_queue);
-        if let Some(strategy) = strategy {
+        if by_share {
             let (target, workload, cluster_queue) = (targets.len(), c.workload, c.cluster_queue);
-            self.claims.push(Claim { target, workload, cluster_queue, strategy, holds: false });
+            self.claims.push(Claim { target, workload, cluster_queue, holds: false });
         }
         targets.push(Target { workload: c.workload, reason });
     }
@@ -358,14 +356,13 @@ impl Fair {
         request: &Request<'_>,
         targets: &mut Vec<Target>,
     ) {
-        let own = request.preemptor.cluster_queue;
         if config.guard == Guard::Off || self.claims.is_empty() {
             give_back(world, targets, &mut self.kept, |world| fits_in_addition(world, request));
             return;
         }
         for i in 0..self.claims.len() {
             let claim = self.claims[i];
-            self.claims[i].holds = self.is_just(world, own, &claim);
+            self.claims[i].holds = self.goes_first(world, request, &claim);
         }
         self.kept.clear();
         self.kept.resize(targets.len(), true);
@@ -377,7 +374,10 @@ impl Fair {
             let returns = fits_in_addition(world, request)
                 && (0..self.claims.len()).all(|c| {
                     let claim = self.claims[c];
-                    claim.target == i || !claim.holds || !self.kept[claim.target] || self.is_just(world, own, &claim)
+                    claim.target == i
+                        || !claim.holds
+                        || !self.kept[claim.target]
+                        || self.goes_first(world, request, &claim)
                 });
             if returns {
                 self.kept[i] = false;
@@ -393,22 +393,22 @@ impl Fair {
         });
     }
 
-    /// Whether the comparison of shares that made a workload a victim holds for the plan as a whole.
-    fn is_just<W: World + ?Sized>(&mut self, world: &mut W, own: NodeId, claim: &Claim) -> bool {
-        let (own_side, other_side) = sides(world, own, claim.cluster_queue);
-        let new = self.shares.get(world, own_side);
-        match claim.strategy {
-            FairSharingStrategy::LessThanOrEqualToFinalShare => {
-                let after = self.shares.get(world, other_side);
-                new <= after
-            }
-            FairSharingStrategy::LessThanInitialShare => {
-                world.restore(claim.workload);
-                let old = share::current(world, other_side);
-                world.remove(claim.workload);
-                new < old
-            }
-        }
+    /// Whether the preemptor would be served before a victim that comes back, with the plan as it stands: whoever borrows
+    /// nothing that it asks for goes first, then the smaller share, then the higher priority, then the older one.
+    fn is_just<W: World + ?Sized>(&mut self, world: &mut W, request: &Request<'_>, claim: &Claim) -> bool {
+        let preemptor = &request.preemptor;
+        let (own_side, other_side) = sides(world, preemptor.cluster_queue, claim.cluster_queue);
+        let ours = (world.forest().is_borrowing_on(own_side, request.needed), self.shares.get(world, own_side));
+        world.restore(claim.workload);
+        let victim = world.workload(claim.workload);
+        let theirs = (world.forest().is_borrowing_on(other_side, victim.usage), share::current(world, other_side));
+        let first = ours
+            .cmp(&theirs)
+            .then_with(|| victim.priority.cmp(&preemptor.priority))
+            .then_with(|| preemptor.queued_at.cmp(&victim.queued_at))
+            .is_lt();
+        world.remove(claim.workload);
+        first
     }
 }
 

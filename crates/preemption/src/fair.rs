@@ -395,7 +395,7 @@ impl Fair {
 
     /// Whether the preemptor would be served before a victim that comes back, with the plan as it stands: whoever borrows
     /// nothing that it asks for goes first, then the smaller share, then the higher priority, then the older one.
-    fn is_just<W: World + ?Sized>(&mut self, world: &mut W, request: &Request<'_>, claim: &Claim) -> bool {
+    fn goes_first<W: World + ?Sized>(&mut self, world: &mut W, request: &Request<'_>, claim: &Claim) -> bool {
         let preemptor = &request.preemptor;
         let (own_side, other_side) = sides(world, preemptor.cluster_queue, claim.cluster_queue);
         let ours = (world.forest().is_borrowing_on(own_side, request.needed), self.shares.get(world, own_side));

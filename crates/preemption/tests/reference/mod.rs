@@ -486,9 +486,10 @@ impl Fair<'_> {
         false
     }
 
-    /// Whether the preemptor is served before this victim comes back, with these victims altogether.
-    fn is_first(&self, gone: &Gone, victim: usize) -> bool {
-        let back: Gone = gone.iter().copied().filter(|&v| v != victim).collect();
+    /// Whether the preemptor, with these victims altogether, is served before one of them that comes back, as that one would
+    /// stand if all others of the plan stayed away.
+    fn is_first(&self, gone: &Gone, all: &Gone, victim: usize) -> bool {
+        let back: Gone = all.iter().copied().filter(|&v| v != victim).collect();
         let (without, with) = (self.case.forest(gone, true), self.case.forest(&back, true));
         let v = &self.case.workloads[victim];
         let p = &self.case.incoming;
@@ -533,10 +534,11 @@ pub(crate) fn fair(
         return BTreeSet::new();
     }
     let all: Gone = search.plan.iter().map(|p| p.0).collect();
-    let behind: Vec<usize> = search.claims.iter().copied().filter(|&v| guarded && search.is_first(&all, v)).collect();
+    let behind: Vec<usize> =
+        search.claims.iter().copied().filter(|&v| guarded && search.is_first(&all, &all, v)).collect();
     let mut plan = search.plan.clone();
     give_back(&mut plan, |gone| {
-        case.fits(gone, true) && behind.iter().all(|&v| !gone.contains(&v) || search.is_first(gone, v))
+        case.fits(gone, true) && behind.iter().all(|&v| !gone.contains(&v) || search.is_first(gone, &all, v))
     });
     case.named(&plan)
 }

@@ -13,6 +13,8 @@ mod path;
 pub mod provisioning;
 pub mod ray;
 pub mod scenario;
+pub mod v1beta1;
+pub mod validation;
 
 pub use object::{Kind, Object, ObjectRef};
 

@@ -3,8 +3,9 @@
 use slicegate_quota::Weight;
 use slicegate_workload::{
     AdmissionCheckRule, BorrowWithinCohort, ClusterQueueSpec, CohortSpec, FlavorFungibility, FlavorQuotas, FlavorSpec,
-    FungibilityPolicy, FungibilityPreference, Key, LocalQueueSpec, PreemptionPolicy, QueueingStrategy, ReclaimPolicy,
-    ResourceGroup, ResourceList, ResourceQuota, StopPolicy, TopologySpec, WithinClusterQueuePolicy,
+    FungibilityPolicy, FungibilityPreference, Key, LimitRange, LimitRangeItem, LimitType, LocalQueueSpec,
+    PreemptionPolicy, QueueingStrategy, ReclaimPolicy, ResourceGroup, ResourceList, ResourceQuota, StopPolicy,
+    TopologySpec, WithinClusterQueuePolicy,
 };
 
 use super::pod::{quantity_at, resource_list_at};
@@ -235,69 +236,38 @@ pub fn topology(topology: &kueue::Topology) -> TopologySpec {
     }
 }
 
-/// What a limit is for.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum LimitRangeKind {
-    /// Each container.
-    Container,
-    /// All containers of a pod together.
-    Pod,
-    /// Something else, such as a volume claim: it does not bear on pods.
-    Other(Box<str>),
-}
-
-/// One item of a LimitRange.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LimitRangeItem {
-    /// What it is for.
-    pub kind: LimitRangeKind,
-    /// The most.
-    pub max: ResourceList,
-    /// The least.
-    pub min: ResourceList,
-    /// Limits of containers that have none.
-    pub default: ResourceList,
-    /// Requests of containers that have none.
-    pub default_request: ResourceList,
-}
-
-/// Limits on the pods of a namespace.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct LimitRange {
-    /// Namespace and name.
-    pub key: Key,
-    /// Its items, in order.
-    pub items: Vec<LimitRangeItem>,
-}
-
-/// A LimitRange. The ratio of limit to request is not read: nothing checks it.
+/// A LimitRange.
 ///
 /// # Errors
 /// If a quantity cannot be read.
 pub fn limit_range(range: &crate::LimitRange) -> Result<LimitRange> {
-    let key = Key::new(range.metadata.namespace.as_deref().unwrap_or_default(), object_name(&range.metadata));
     let spec = Path::ROOT.field("spec");
     let path = spec.field("limits");
     let list = |path: Path<'_>, l: Option<&std::collections::BTreeMap<String, crate::Quantity>>| {
         l.map_or_else(|| Ok(ResourceList::new()), |l| resource_list_at(path, l))
     };
-    let items = range.spec.iter().flat_map(|s| &s.limits).enumerate().map(|(i, item)| {
+    let limits = range.spec.iter().flat_map(|s| &s.limits).enumerate().map(|(i, item)| {
         let path = path.index(i);
-        Ok(LimitRangeItem {
-            kind: match item.type_.as_str() {
-                "Container" => LimitRangeKind::Container,
-                "Pod" => LimitRangeKind::Pod,
-                other => LimitRangeKind::Other(other.into()),
-            },
+        let kind = match item.type_.as_str() {
+            "Container" => LimitType::Container,
+            "Pod" => LimitType::Pod,
+            other => LimitType::Other(other.into()),
+        };
+        let item = LimitRangeItem {
             max: list(path.field("max"), item.max.as_ref())?,
             min: list(path.field("min"), item.min.as_ref())?,
             default: list(path.field("default"), item.default.as_ref())?,
             default_request: list(path.field("defaultRequest"), item.default_request.as_ref())?,
-        })
+            max_limit_request_ratio: list(path.field("maxLimitRequestRatio"), item.max_limit_request_ratio.as_ref())?,
+        };
+        Ok((kind, item))
     });
-    match items.collect::<Result<_>>() {
-        Ok(items) => Ok(LimitRange { key, items }),
-        Err(e) => Err(e.of("LimitRange", &key.to_string())),
+    match limits.collect::<Result<_>>() {
+        Ok(limits) => Ok(LimitRange { limits }),
+        Err(e) => {
+            let key = Key::new(range.metadata.namespace.as_deref().unwrap_or_default(), object_name(&range.metadata));
+            Err(e.of("LimitRange", &key.to_string()))
+        }
     }
 }
 
@@ -308,14 +278,14 @@ mod tests {
 
     use super::*;
 
-    fn queue(spec: Value) -> Result<ClusterQueueSpec> {
+    fn queue(spec: &Value) -> Result<ClusterQueueSpec> {
         let object = json!({"metadata": {"name": "cq", "generation": 3}, "spec": spec});
         cluster_queue(&serde_json::from_value(object).unwrap())
     }
 
     #[test]
     fn absent_fields_have_the_api_defaults() {
-        let q = queue(json!({"preemption": {}, "flavorFungibility": {}, "queueingStrategy": "", "cohortName": ""}))
+        let q = queue(&json!({"preemption": {}, "flavorFungibility": {}, "queueingStrategy": "", "cohortName": ""}))
             .unwrap();
         assert_eq!(q, ClusterQueueSpec { name: "cq".into(), generation: 3, ..ClusterQueueSpec::default() });
         assert_eq!(q.fair_weight.nanos(), 1_000_000_000);
@@ -323,7 +293,7 @@ mod tests {
 
     #[test]
     fn every_field_is_read() {
-        let q = queue(json!({
+        let q = queue(&json!({
             "resourceGroups": [{"coveredResources": ["cpu"], "flavors": [
                 {"name": "f", "resources": [{"name": "cpu", "nominalQuota": 8, "borrowingLimit": "2", "lendingLimit": "3"}]}]}],
             "cohortName": "team",
@@ -367,36 +337,36 @@ mod tests {
             json!({"coveredResources": ["cpu"], "flavors": [{"name": "a", "resources": []},
             {"name": "b", "resources": [{"name": "cpu", "nominalQuota": "1"}, {"name": "m", "nominalQuota": quota}]}]})
         };
-        let e = queue(json!({"resourceGroups": [group(json!("x"))]})).unwrap_err();
+        let e = queue(&json!({"resourceGroups": [group(json!("x"))]})).unwrap_err();
         assert_eq!(&*e.object, "ClusterQueue cq");
         assert_eq!(&*e.path, "spec.resourceGroups[0].flavors[1].resources[1].nominalQuota");
-        let e = queue(json!({"preemption": {"borrowWithinCohort": {"policy": "Any"}}})).unwrap_err();
+        let e = queue(&json!({"preemption": {"borrowWithinCohort": {"policy": "Any"}}})).unwrap_err();
         assert_eq!(&*e.path, "spec.preemption.borrowWithinCohort.policy");
-        let e = queue(json!({"fairSharing": {"weight": "-1"}})).unwrap_err();
+        let e = queue(&json!({"fairSharing": {"weight": "-1"}})).unwrap_err();
         assert_eq!(e.problem, Problem::Negative { value: "-1".into() });
     }
 
     #[test]
     fn the_other_kinds() {
-        let c = json!({"metadata": {"name": "c"}, "spec": {"parentName": "root", "fairSharing": {"weight": 2}}});
-        let c = cohort(&serde_json::from_value(c).unwrap()).unwrap();
+        let object = json!({"metadata": {"name": "c"}, "spec": {"parentName": "root", "fairSharing": {"weight": 2}}});
+        let c = cohort(&serde_json::from_value(object).unwrap()).unwrap();
         assert_eq!((c.parent.as_deref(), c.fair_weight.nanos()), (Some("root"), 2_000_000_000));
 
-        let q =
+        let object =
             json!({"metadata": {"name": "q", "namespace": "n"}, "spec": {"clusterQueue": "cq", "stopPolicy": "Hold"}});
-        let q = local_queue(&serde_json::from_value(q).unwrap()).unwrap();
+        let q = local_queue(&serde_json::from_value(object).unwrap()).unwrap();
         assert_eq!((q.key.to_string().as_str(), q.stop_policy), ("n/q", StopPolicy::Hold));
 
-        let f = json!({"metadata": {"name": "f"}, "spec": {"nodeLabels": {"a": "b"}, "topologyName": "t",
+        let object = json!({"metadata": {"name": "f"}, "spec": {"nodeLabels": {"a": "b"}, "topologyName": "t",
             "nodeTaints": [{"key": "k", "effect": "NoSchedule"}], "tolerations": [{"operator": "Exists"}]}});
-        let f = flavor(&serde_json::from_value(f).unwrap()).unwrap();
+        let f = flavor(&serde_json::from_value(object).unwrap()).unwrap();
         assert_eq!((f.node_labels.len(), f.node_taints.len(), f.tolerations.len()), (1, 1, 1));
-        let f = json!({"metadata": {"name": "f"}, "spec": {"nodeTaints": [{"key": "k", "effect": "no"}]}});
-        let e = flavor(&serde_json::from_value(f).unwrap()).unwrap_err();
+        let object = json!({"metadata": {"name": "f"}, "spec": {"nodeTaints": [{"key": "k", "effect": "no"}]}});
+        let e = flavor(&serde_json::from_value(object).unwrap()).unwrap_err();
         assert_eq!((&*e.object, &*e.path), ("ResourceFlavor f", "spec.nodeTaints[0].effect"));
 
-        let t = json!({"metadata": {"name": "t"}, "spec": {"levels": [{"nodeLabel": "a"}, {"nodeLabel": "b"}]}});
-        assert_eq!(topology(&serde_json::from_value(t).unwrap()).levels, ["a".into(), "b".into()]);
+        let object = json!({"metadata": {"name": "t"}, "spec": {"levels": [{"nodeLabel": "a"}, {"nodeLabel": "b"}]}});
+        assert_eq!(topology(&serde_json::from_value(object).unwrap()).levels, ["a".into(), "b".into()]);
     }
 
     #[test]
@@ -405,8 +375,8 @@ mod tests {
             {"type": "Container", "max": {"cpu": 4}, "min": {"cpu": 1}, "default": {"cpu": 3}, "defaultRequest": {"cpu": 2}},
             {"type": "Pod"}, {"type": "PersistentVolumeClaim"}]}});
         let r = limit_range(&serde_json::from_value(r).unwrap()).unwrap();
-        assert_eq!(r.items[0].default_request["cpu"], Quantity::from_units(2));
-        assert_eq!(r.items[1].kind, LimitRangeKind::Pod);
+        assert_eq!(r.limits[0].1.default_request["cpu"], Quantity::from_units(2));
+        assert_eq!(r.limits[1].0, LimitType::Pod);
         let r = json!({"metadata": {"name": "r", "namespace": "n"}, "spec": {"limits": [{"type": "Pod", "min": {"cpu": "x"}}]}});
         let e = limit_range(&serde_json::from_value(r).unwrap()).unwrap_err();
         assert_eq!((&*e.object, &*e.path), ("LimitRange n/r", "spec.limits[0].min[cpu]"));

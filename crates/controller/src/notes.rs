@@ -124,7 +124,7 @@ impl Controller {
             .iter()
             .filter_map(|b| if let Blocker::Workload(key) = b { Some(self.called(key)) } else { None })
             .collect();
-        if holders.is_empty() && explanation.cause == Cause::WaitingForQuota {
+        if holders.is_empty() && explanation.pod_sets.is_empty() && explanation.cause == Cause::WaitingForQuota {
             holders = self
                 .workloads()
                 .filter(|w| {

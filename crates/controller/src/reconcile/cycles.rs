@@ -24,7 +24,6 @@ impl Controller {
         if !std::mem::take(&mut self.touched) && !due {
             return;
         }
-        self.queues_stale = true;
         self.engine.flush(now);
         // Heads that were looked at since the last one that made a difference: to look at them again would change nothing.
         let mut seen: BTreeSet<Key> = BTreeSet::new();
@@ -64,6 +63,7 @@ impl Controller {
 
     fn take_entry(&mut self, entry: Entry) {
         let admitted = matches!(entry.outcome, Outcome::Admitted { .. });
+        self.mark_stale(&entry.workload);
         if let Some(status) = &entry.status {
             let then = Then {
                 events: entry.events.iter().map(record).collect(),

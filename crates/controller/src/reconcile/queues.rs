@@ -151,7 +151,9 @@ impl Controller {
                 let mut new = object.clone();
                 let finalizers = &mut new.metadata_mut().finalizers;
                 if deleting {
-                    finalizers.iter_mut().for_each(|list| list.retain(|f| f != keys::RESOURCE_IN_USE));
+                    if let Some(list) = finalizers {
+                        list.retain(|f| f != keys::RESOURCE_IN_USE);
+                    }
                     if finalizers.as_ref().is_some_and(Vec::is_empty) {
                         *finalizers = None;
                     }

@@ -64,7 +64,8 @@ fn jobs_go_on(world: &mut World, dice: &mut Dice, ends: u64) {
         let suspended = spec.suspend == Some(true);
         if is_finished(&object) {
             continue;
-        } else if suspended && active > 0 && dice.roll(2) == 0 {
+        }
+        if suspended && active > 0 && dice.roll(2) == 0 {
             world.edit(&reference, |v| v["status"]["active"] = 0.into());
         } else if !suspended && active == 0 {
             world.edit(&reference, |v| v["status"]["active"] = spec.parallelism.into());

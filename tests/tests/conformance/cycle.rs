@@ -14,20 +14,12 @@ use slicegate_workload::{
     Timestamp, TransformStrategy, Transformation, Workload, WorkloadStatus,
 };
 
-use crate::report::{Outcome, Report, expect_eq};
+use crate::report::{Outcome, Report, expect_eq, suites};
 
-/// Runs every suite of the folders `cycle` and `random`.
-pub(crate) fn run(corpus: &Path, report: &mut Report) {
-    for kind in ["cycle", "random"] {
-        let Ok(entries) = std::fs::read_dir(corpus.join(kind)) else { continue };
-        let mut suites: Vec<String> = entries
-            .filter_map(|e| e.ok()?.file_name().into_string().ok()?.strip_suffix(".json").map(str::to_owned))
-            .collect();
-        suites.sort();
-        for suite in suites.iter().filter(|s| !s.contains("tas") && !s.contains("second-pass")) {
-            report.suite(corpus, kind, suite, |case| run_case(case, kind == "random"));
-        }
-        report.note_rest(corpus, kind);
+/// Runs every suite of a folder: `cycle` or `random`.
+pub(crate) fn run(corpus: &Path, kind: &str, report: &mut Report) {
+    for suite in suites(corpus, kind).iter().filter(|s| !s.contains("tas") && !s.contains("second-pass")) {
+        report.suite(corpus, kind, suite, |case| run_case(case, kind == "random"));
     }
 }
 

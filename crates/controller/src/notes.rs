@@ -97,10 +97,10 @@ impl Controller {
         let explanation = &entry.explanation;
         let reason = match &explanation.cause {
             Cause::Admitted => "is admitted".to_owned(),
-            Cause::Queued => "waits in its queue".to_owned(),
-            Cause::Preempting(count) => format!("waits for {count} preempted workload(s) to leave"),
+            Cause::Queued { .. } => "waits in its queue".to_owned(),
+            Cause::Preempting { victims } => format!("waits for {victims} preempted workload(s) to leave"),
             Cause::Deferred => "fits once the workloads that others preempt are gone".to_owned(),
-            Cause::WaitingForQuota | Cause::OvertakenInCycle => short_of(explanation)
+            Cause::WaitingForQuota | Cause::Overtaken => short_of(explanation)
                 .map_or_else(|| "waits for quota".to_owned(), |what| format!("waits for quota: {what}")),
             Cause::ExceedsMaxQuota => short_of(explanation).or_else(|| written(entry)).map_or_else(
                 || "asks for more than there is quota for".to_owned(),
@@ -115,6 +115,8 @@ impl Controller {
             Cause::WaitingForPodsReady => "waits until the pods of others are ready".to_owned(),
             Cause::QueueInactive { name, why } => format!("waits: {name} {why}"),
             Cause::Invalid { why } => format!("cannot be admitted: {why}"),
+            Cause::NotAdmissible => "is kept out of its queue".to_owned(),
+            Cause::FailedChecks => "has failed admission checks".to_owned(),
             Cause::Backoff => "waits for the end of its back-off".to_owned(),
             Cause::Deactivated => "is deactivated".to_owned(),
         };
@@ -236,7 +238,7 @@ fn shortage(flavor: &FlavorExplanation, resource: &ResourceExplanation) -> Strin
         show(resource.available)
     );
     match &resource.limit {
-        ResourceLimit::Maximum { node } => {
+        ResourceLimit::MaximumQuota { node } | ResourceLimit::MaximumBorrowing { node } => {
             let _ = write!(text, ", never more than {} in {node}", show(resource.maximum));
         }
         ResourceLimit::Borrowing { node } => {

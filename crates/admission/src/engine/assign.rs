@@ -75,7 +75,7 @@ impl Engine {
         let last = record.last.take().filter(|l| !l.is_outdated(generation, cycle, hash, preserve));
         let shape_id = record.shape;
         let holds = record.holding.is_some();
-        let has_unhealthy_nodes = !record.status.unhealthy_nodes.is_empty();
+        let has_unhealthy_nodes = !record.status.rest().unhealthy_nodes.is_empty();
         let elastic = gates.elastic_jobs_via_workload_slices && record.extras.as_ref().is_some_and(|e| e.elastic);
         let replaces = record.extras.as_ref().and_then(|e| e.replaces.clone()).filter(|_| elastic_gate(&gates));
         let preemptor = Preemptor {
@@ -148,7 +148,9 @@ impl Engine {
         let dropped = assignment.mode != Mode::Fit && targets.is_empty();
         if let Some(record) = self.state.records.get_mut(id) {
             let flavors = assignment.last_tried();
-            record.last = Some(Box::new(LastTried { flavors, generation, cycle, hash }));
+            // Where no flavor is left to be tried, the next scan starts over, as it does without memory.
+            let last = LastTried { flavors, generation, cycle, hash };
+            record.last = last.has_pending().then(|| Box::new(last));
         }
         // [quirk] A slice is only given up in favour of its successor if that fits or has victims.
         Some(Assigned { assignment, targets, slice: slice.filter(|_| !dropped) })

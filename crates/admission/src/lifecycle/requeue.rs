@@ -1,16 +1,20 @@
 //! Coming back into the queue.
 
-use slicegate_workload::{ConditionType, RequeueState, Status, StopPolicy, Timestamp, Workload, WorkloadStatus};
+use slicegate_workload::{
+    ConditionType, Conditions, RequeueState, Status, StopPolicy, Timestamp, Workload, WorkloadStatus,
+};
 
 use super::At;
 use crate::{Gates, WaitForPodsReady};
 
 /// Whether the workload may compete, as far as its back-off is concerned. Times are compared in whole seconds.
 pub fn backoff_expired(status: &WorkloadStatus, now: Timestamp) -> bool {
-    if status.conditions.is_false(&ConditionType::Requeued) {
-        return false;
-    }
-    status.requeue_state.and_then(|s| s.requeue_at).is_none_or(|at| now.truncated() >= at.truncated())
+    may_compete(&status.conditions, status.requeue_state, now)
+}
+
+pub(crate) fn may_compete(conditions: &Conditions, state: Option<RequeueState>, now: Timestamp) -> bool {
+    !conditions.is_false(&ConditionType::Requeued)
+        && state.and_then(|s| s.requeue_at).is_none_or(|at| now.truncated() >= at.truncated())
 }
 
 /// The wait before try number `count` (from 1), in microseconds: the base, doubled every time, not above the longest, and up

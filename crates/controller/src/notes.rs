@@ -121,21 +121,11 @@ impl Controller {
             Cause::Deactivated => "is deactivated".to_owned(),
         };
         let mut text = format!("{name} {reason}");
-        let mut holders: Vec<String> = explanation
+        let holders: Vec<String> = explanation
             .blockers
             .iter()
             .filter_map(|b| if let Blocker::Workload(key) = b { Some(self.called(key)) } else { None })
             .collect();
-        if holders.is_empty() && explanation.pod_sets.is_empty() && explanation.cause == Cause::WaitingForQuota {
-            holders = self
-                .workloads()
-                .filter(|w| {
-                    let here = w.status.admission.as_ref().is_some_and(|a| a.cluster_queue == entry.cluster_queue);
-                    here && w.has_active_quota_reservation()
-                })
-                .map(|w| self.called(&w.key))
-                .collect();
-        }
         if !holders.is_empty() {
             // Writing to a string cannot fail.
             let _ = write!(text, "; held by {}", list(&holders, MOST_NAMED));

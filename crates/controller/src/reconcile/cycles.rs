@@ -34,7 +34,7 @@ impl Controller {
             let cycle = self.engine.cycle(now);
             let heads: Vec<Key> = cycle.entries.iter().map(|e| e.workload.clone()).collect();
             let progressed = cycle.progressed;
-            self.take_decisions(cycle);
+            self.take_decisions(now, cycle);
             if progressed {
                 seen.clear();
                 continue;
@@ -49,9 +49,9 @@ impl Controller {
         }
     }
 
-    fn take_decisions(&mut self, cycle: Cycle) {
+    fn take_decisions(&mut self, now: Timestamp, cycle: Cycle) {
         for entry in &cycle.entries {
-            self.note_entry(entry, &cycle.evictions);
+            self.note_entry(now, entry, &cycle.evictions);
         }
         for entry in cycle.entries {
             self.take_entry(entry);

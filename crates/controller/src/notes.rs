@@ -8,7 +8,7 @@ use slicegate_admission::{
     ResourceLimit, Verdict,
 };
 use slicegate_api::ObjectRef;
-use slicegate_workload::{Admission, ConditionType, Key, Workload};
+use slicegate_workload::{Admission, ConditionType, Key, Timestamp, Workload};
 
 use crate::controller::Controller;
 use crate::io::Note;
@@ -28,10 +28,10 @@ impl Controller {
     }
 
     /// Tells what a cycle decided about a workload, unless that was told before.
-    pub(crate) fn note_entry(&mut self, entry: &Entry, evictions: &[Eviction]) {
+    pub(crate) fn note_entry(&mut self, now: Timestamp, entry: &Entry, evictions: &[Eviction]) {
         let key = &entry.workload;
         let name = self.called(key);
-        let text = match &entry.outcome {
+        let mut text = match &entry.outcome {
             Outcome::Admitted { admission, admitted } => {
                 let flavors = flavors(admission);
                 let what = if *admitted { "is admitted" } else { "has quota reserved" };
@@ -64,6 +64,17 @@ impl Controller {
             return;
         }
         self.told.insert(key.clone(), told);
+        if entry.explanation.cause == Cause::WaitingForQuota {
+            let blockers = self.engine.why(now, key).map(|e| e.blockers).unwrap_or_default();
+            let holders: Vec<String> = blockers
+                .iter()
+                .filter_map(|b| if let Blocker::Workload(key) = b { Some(self.called(key)) } else { None })
+                .collect();
+            if !holders.is_empty() {
+                // Writing to a string cannot fail.
+                let _ = write!(text, "; held by {}", list(&holders, MOST_NAMED));
+            }
+        }
         self.tell(key, text, details);
     }
 
@@ -121,25 +132,6 @@ impl Controller {
             Cause::Deactivated => "is deactivated".to_owned(),
         };
         let mut text = format!("{name} {reason}");
-        let mut holders: Vec<String> = explanation
-            .blockers
-            .iter()
-            .filter_map(|b| if let Blocker::Workload(key) = b { Some(self.called(key)) } else { None })
-            .collect();
-        if holders.is_empty() && explanation.cause == Cause::WaitingForQuota {
-            holders = self
-                .workloads()
-                .filter(|w| {
-                    let here = w.status.admission.as_ref().is_some_and(|a| a.cluster_queue == entry.cluster_queue);
-                    here && w.has_active_quota_reservation()
-                })
-                .map(|w| self.called(&w.key))
-                .collect();
-        }
-        if !holders.is_empty() {
-            // Writing to a string cannot fail.
-            let _ = write!(text, "; held by {}", list(&holders, MOST_NAMED));
-        }
         let change = match explanation.verdict {
             Verdict::Admitted | Verdict::Wait => "",
             Verdict::Change => "; it must be changed by its owner",

@@ -118,9 +118,11 @@ impl Engine {
             c.outcome = Outcome::WaitingForPodsReady;
             c.reason = "WaitingForPodsReady";
             "waiting for all admitted workloads to be in PodsReady condition".clone_into(&mut c.message);
+            self.note_kept_free(c.node, &c.usage);
             return;
         }
         if self.config.gates.concurrent_admission && self.migrate(now, c, cycle) {
+            self.note_kept_free(c.node, &c.usage);
             return;
         }
         self.admit(now, c);
@@ -202,6 +204,11 @@ impl Engine {
     /// Keeps quota free for the rest of the cycle.
     fn keep_free(&mut self, node: NodeId, usage: &[(FlavorResourceId, Amount)]) {
         self.add(node, usage);
+        self.note_kept_free(node, usage);
+    }
+
+    /// Notes that what was added is only kept free.
+    fn note_kept_free(&mut self, node: NodeId, usage: &[(FlavorResourceId, Amount)]) {
         self.kept_free.extend(usage.iter().map(|&(pair, amount)| (node, pair, amount)));
     }
 

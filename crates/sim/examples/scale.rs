@@ -1,13 +1,28 @@
 //! A large cluster: `cargo run --release -p slicegate-sim --example scale -- [JOBSETS] [SLICES] [QUEUES]`.
 //!
-//! JobSets of one slice each, 10,000 of them on 1,000 slices through 50 ClusterQueues unless told otherwise.
+//! JobSets of one slice each, 10,000 of them on 1,000 slices through 50 ClusterQueues unless told otherwise. With `bare` as
+//! the last word nobody queues them: all wait for nodes.
 
 use std::io::{self, Write};
 
 use serde_json::json;
 use slicegate_api::Kind;
-use slicegate_controller::Configuration;
-use slicegate_sim::{Input, Item, NoFiles, Options, Simulation};
+use slicegate_controller::{Change, Configuration, Effects, WriteOutcome};
+use slicegate_sim::{Admission, Input, Item, NoFiles, Options, Simulation};
+use slicegate_workload::Timestamp;
+
+/// Admits nothing, for there is nothing to admit.
+struct Nobody;
+
+impl Admission for Nobody {
+    fn observe(&mut self, _: Timestamp, _: Change) {}
+
+    fn complete(&mut self, _: Timestamp, _: WriteOutcome) {}
+
+    fn reconcile(&mut self, _: Timestamp) -> Effects {
+        Effects::default()
+    }
+}
 
 fn object(kind: Kind, value: serde_json::Value) -> io::Result<Item> {
     kind.read(value).map(Item::Object).map_err(io::Error::other)
@@ -17,6 +32,7 @@ fn main() -> io::Result<()> {
     let mut out = io::stdout().lock();
     let mut numbers = std::env::args().skip(1).map(|word| word.parse::<usize>());
     let mut next = |default| numbers.next().and_then(Result::ok).unwrap_or(default);
+    let bare = std::env::args().any(|word| word == "bare");
     let (jobsets, slices, queues) = (next(10_000), next(1_000), next(50).max(1));
     let mut items = Vec::new();
     for i in 0..slices {
@@ -45,7 +61,7 @@ fn main() -> io::Result<()> {
             json!({
                 "metadata": {
                     "name": format!("train-{i:05}"),
-                    "labels": {"kueue.x-k8s.io/queue-name": format!("lq-{}", i % queues)},
+                    "labels": if bare { json!({}) } else { json!({"kueue.x-k8s.io/queue-name": format!("lq-{}", i % queues)}) },
                     "annotations": {
                         "alpha.jobset.sigs.k8s.io/exclusive-topology": "cloud.google.com/gke-nodepool",
                         "slicegate.dev/run-time": format!("{}s", 1_200 + i % 7 * 100)
@@ -61,9 +77,13 @@ fn main() -> io::Result<()> {
         )?);
     }
     let options = Options { keep_history: false, ..Options::default() };
-    let simulation = Simulation::new(Input { items, options }, &NoFiles, Configuration::default());
-    let simulation = simulation.map_err(|errors| io::Error::other(format!("{errors:?}")))?;
-    let outcome = simulation.run();
+    let input = Input { items, options };
+    let failed = |errors| io::Error::other(format!("{errors:?}"));
+    let outcome = if bare {
+        Simulation::with(input, &NoFiles, Nobody).map_err(failed)?.run()
+    } else {
+        Simulation::new(input, &NoFiles, Configuration::default()).map_err(failed)?.run()
+    };
     let hours = outcome.end.micros_since(outcome.start) / 3_600_000_000;
     let finished =
         outcome.verdicts.iter().filter(|v| matches!(v.verdict, slicegate_sim::Verdict::Finished { .. })).count();

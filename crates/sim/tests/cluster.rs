@@ -190,7 +190,7 @@ fn exclusive_jobs_do_not_share_a_slice() {
     let items = vec![pool("only", "ct5lp-hightpu-4t", "2x4", 2), jobset("a", 1), jobset("b", 1)];
     let outcome = run(items, Fifo::with_chips(16));
     has(&outcome, "00:00:03 JobSet/a running: 1 Job, 2 pods on only");
-    has(&outcome, "00:01:05 JobSet/b running: 1 Job, 2 pods on only");
+    has(&outcome, "00:01:04 JobSet/b running: 1 Job, 2 pods on only");
 }
 
 #[test]
@@ -298,8 +298,8 @@ fn a_provisioning_request_brings_a_whole_slice() {
     has(&outcome, "00:00:01 RayJob/a ProvisioningRequest a-pr accepted: queued for DWS capacity");
     has(&outcome, "00:05:01 RayJob/a ProvisioningRequest a-pr provisioned after 5 min: node pool dws 0 -> 4");
     has(&outcome, "00:05:02 RayJob/b ProvisioningRequest b-pr waits: no queued node pool is free");
-    has(&outcome, "00:16:03 node pool dws scales down 4 -> 0 (idle for 10 min)");
-    has(&outcome, "00:16:03 RayJob/b ProvisioningRequest b-pr provisioned after 16 min 1 s: node pool dws 0 -> 4");
+    has(&outcome, "00:16:04 node pool dws scales down 4 -> 0 (idle for 10 min)");
+    has(&outcome, "00:16:04 RayJob/b ProvisioningRequest b-pr provisioned after 16 min 2 s: node pool dws 0 -> 4");
     assert!(is_finished(&outcome, "a") && is_finished(&outcome, "b"));
     let request = json_of(&outcome, Kind::ProvisioningRequest, "a-pr");
     let of = |kind: &str| {

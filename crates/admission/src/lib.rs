@@ -23,14 +23,10 @@ pub mod lifecycle;
 mod message;
 mod report;
 
-pub use config::{
-    AdmissionFairSharing, Config, FairSharing, Gates, UnknownGate, WaitForPodsReady,
-};
+pub use config::{AdmissionFairSharing, Config, FairSharing, Gates, UnknownGate, WaitForPodsReady};
 pub use decision::{
-    Cycle, Entry, Event, EventType, Eviction, Inadmissible, Outcome, Skip, StatusWrite, Victim,
-    Written,
+    Cycle, Entry, Event, EventType, Eviction, Inadmissible, Outcome, Skip, StatusWrite, Victim, Written,
 };
-pub use slicegate_preemption::Reason as PreemptionReason;
 pub use engine::{CheckSpec, CohortCycle, Engine, Violation};
 pub use explain::{
     Blocker, Cause, Explanation, FlavorExplanation, PodSetExplanation, ResourceExplanation, ResourceLimit, Verdict,
@@ -38,3 +34,4 @@ pub use explain::{
 pub use report::{
     Activity, ClusterQueueReport, CohortReport, FlavorUsage, InactiveReason, LocalQueueReport, PendingWorkload, Share,
 };
+pub use slicegate_preemption::Reason as PreemptionReason;

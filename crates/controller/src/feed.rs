@@ -26,6 +26,30 @@ pub(crate) struct Fed {
     namespaces: BTreeMap<Box<str>, BTreeMap<Box<str>, Box<str>>>,
 }
 
+/// What became of an object as far as the engine is concerned.
+enum News<V> {
+    /// Nothing.
+    Same,
+    /// It is new or changed.
+    Set(V),
+    /// It is gone.
+    Gone,
+}
+
+/// Compares an object with what the engine was last told of it, and remembers what it is told now.
+fn news<K: Ord + Clone, V: PartialEq + Clone>(told: &mut BTreeMap<K, V>, key: &K, now: Option<V>) -> News<V> {
+    if told.get(key) == now.as_ref() {
+        return News::Same;
+    }
+    if let Some(value) = now {
+        told.insert(key.clone(), value.clone());
+        News::Set(value)
+    } else {
+        told.remove(key);
+        News::Gone
+    }
+}
+
 fn boxed(labels: Option<&BTreeMap<String, String>>) -> BTreeMap<Box<str>, Box<str>> {
     labels.into_iter().flatten().map(|(k, v)| (k.as_str().into(), v.as_str().into())).collect()
 }
@@ -54,25 +78,13 @@ impl Controller {
         match reference.kind {
             Kind::ClusterQueue => {
                 let spec = match &object {
-                    Some(Object::ClusterQueue(q)) => {
-                        let result = convert::cluster_queue(q);
-                        self.converted(reference, result)
-                    }
+                    Some(Object::ClusterQueue(q)) => self.converted(reference, convert::cluster_queue(q)),
                     _ => None,
                 };
-                if self.fed.cluster_queues.get(name) == spec.as_ref() {
-                    return;
-                }
-                self.touched = true;
-                match spec {
-                    Some(spec) => {
-                        self.engine.set_cluster_queue(now, spec.clone());
-                        self.fed.cluster_queues.insert(name.clone(), spec);
-                    }
-                    None => {
-                        self.engine.remove_cluster_queue(now, name);
-                        self.fed.cluster_queues.remove(name);
-                    }
+                match news(&mut self.fed.cluster_queues, name, spec) {
+                    News::Same => return,
+                    News::Set(spec) => self.engine.set_cluster_queue(now, spec),
+                    News::Gone => self.engine.remove_cluster_queue(now, name),
                 }
                 let leads: Vec<Key> = self
                     .fed
@@ -89,74 +101,40 @@ impl Controller {
             Kind::LocalQueue => {
                 let key = key_of(reference);
                 let spec = match &object {
-                    Some(Object::LocalQueue(q)) => {
-                        let result = convert::local_queue(q);
-                        self.converted(reference, result)
-                    }
+                    Some(Object::LocalQueue(q)) => self.converted(reference, convert::local_queue(q)),
                     _ => None,
                 };
-                if self.fed.local_queues.get(&key) == spec.as_ref() {
-                    return;
-                }
-                self.touched = true;
-                match spec {
-                    Some(spec) => {
-                        self.engine.set_local_queue(now, spec.clone());
-                        self.fed.local_queues.insert(key.clone(), spec);
-                    }
-                    None => {
-                        self.engine.remove_local_queue(now, &key);
-                        self.fed.local_queues.remove(&key);
-                    }
+                match news(&mut self.fed.local_queues, &key, spec) {
+                    News::Same => return,
+                    News::Set(spec) => self.engine.set_local_queue(now, spec),
+                    News::Gone => self.engine.remove_local_queue(now, &key),
                 }
                 self.mark_workloads(|w| w.key.namespace == key.namespace && w.spec.queue_name == key.name);
             }
             Kind::Cohort => {
                 let spec = match &object {
-                    Some(Object::Cohort(c)) => {
-                        let result = convert::cohort(c);
-                        self.converted(reference, result)
-                    }
+                    Some(Object::Cohort(c)) => self.converted(reference, convert::cohort(c)),
                     _ => None,
                 };
-                if self.fed.cohorts.get(name) == spec.as_ref() {
-                    return;
-                }
-                self.touched = true;
-                match spec {
-                    Some(spec) => {
-                        if let Err(cycle) = self.engine.set_cohort(now, spec.clone()) {
+                match news(&mut self.fed.cohorts, name, spec) {
+                    News::Same => return,
+                    News::Set(spec) => {
+                        if let Err(cycle) = self.engine.set_cohort(now, spec) {
                             self.out.events.push(event(reference, EventType::Warning, "Cycle", cycle.to_string()));
                         }
-                        self.fed.cohorts.insert(name.clone(), spec);
                     }
-                    None => {
-                        self.engine.remove_cohort(now, name);
-                        self.fed.cohorts.remove(name);
-                    }
+                    News::Gone => self.engine.remove_cohort(now, name),
                 }
             }
             Kind::ResourceFlavor => {
                 let spec = match &object {
-                    Some(Object::ResourceFlavor(f)) => {
-                        let result = convert::flavor(f);
-                        self.converted(reference, result)
-                    }
+                    Some(Object::ResourceFlavor(f)) => self.converted(reference, convert::flavor(f)),
                     _ => None,
                 };
-                if self.fed.flavors.get(name) == spec.as_ref() {
-                    return;
-                }
-                self.touched = true;
-                match spec {
-                    Some(spec) => {
-                        self.engine.set_flavor(now, spec.clone());
-                        self.fed.flavors.insert(name.clone(), spec);
-                    }
-                    None => {
-                        self.engine.remove_flavor(now, name);
-                        self.fed.flavors.remove(name);
-                    }
+                match news(&mut self.fed.flavors, name, spec) {
+                    News::Same => return,
+                    News::Set(spec) => self.engine.set_flavor(now, spec),
+                    News::Gone => self.engine.remove_flavor(now, name),
                 }
                 self.mark_workloads(|w| w.status.admission.is_none() && !w.is_finished());
             }
@@ -165,19 +143,10 @@ impl Controller {
                     Some(Object::Topology(t)) => Some(convert::topology(t)),
                     _ => None,
                 };
-                if self.fed.topologies.get(name) == spec.as_ref() {
-                    return;
-                }
-                self.touched = true;
-                match spec {
-                    Some(spec) => {
-                        self.engine.set_topology(now, spec.clone());
-                        self.fed.topologies.insert(name.clone(), spec);
-                    }
-                    None => {
-                        self.engine.remove_topology(now, name);
-                        self.fed.topologies.remove(name);
-                    }
+                match news(&mut self.fed.topologies, name, spec) {
+                    News::Same => return,
+                    News::Set(spec) => self.engine.set_topology(now, spec),
+                    News::Gone => self.engine.remove_topology(now, name),
                 }
             }
             Kind::AdmissionCheck => {
@@ -189,23 +158,14 @@ impl Controller {
                     }),
                     _ => None,
                 };
-                if self.fed.checks.get(name) == spec.as_ref() {
-                    return;
-                }
-                self.touched = true;
-                match spec {
-                    Some(spec) => {
-                        self.engine.set_admission_check(now, spec.clone());
-                        self.fed.checks.insert(name.clone(), spec);
-                    }
-                    None => {
-                        self.engine.remove_admission_check(now, name);
-                        self.fed.checks.remove(name);
-                    }
+                match news(&mut self.fed.checks, name, spec) {
+                    News::Same => return,
+                    News::Set(spec) => self.engine.set_admission_check(now, spec),
+                    News::Gone => self.engine.remove_admission_check(now, name),
                 }
                 self.mark_workloads(|w| {
-                    w.status.admission_checks.iter().any(|c| c.name == *name)
-                        || w.status.admission.is_none() && !w.is_finished()
+                    let waits = w.status.admission.is_none() && !w.is_finished();
+                    waits || w.status.admission_checks.iter().any(|c| c.name == *name)
                 });
             }
             Kind::Namespace => {
@@ -214,37 +174,40 @@ impl Controller {
                     labels.insert("kubernetes.io/metadata.name".into(), name.clone());
                     labels
                 });
-                if self.fed.namespaces.get(name) == labels.as_ref() {
-                    return;
-                }
-                self.touched = true;
-                match labels {
-                    Some(labels) => {
-                        self.engine.set_namespace(now, name, labels.clone());
-                        self.fed.namespaces.insert(name.clone(), labels);
-                    }
-                    None => {
-                        self.engine.remove_namespace(now, name);
-                        self.fed.namespaces.remove(name);
-                    }
+                match news(&mut self.fed.namespaces, name, labels) {
+                    News::Same => return,
+                    News::Set(labels) => self.engine.set_namespace(now, name, labels),
+                    News::Gone => self.engine.remove_namespace(now, name),
                 }
                 self.mark_workloads(|w| w.key.namespace == *name);
+            }
+            Kind::LimitRange => {
+                let namespace = &reference.namespace;
+                let mut ranges = Vec::new();
+                for object in self.store.all(Kind::LimitRange).filter(|o| *o.namespace() == **namespace) {
+                    // One that cannot be read limits nothing.
+                    if let Object::LimitRange(range) = object
+                        && let Ok(range) = convert::limit_range(range)
+                    {
+                        ranges.push(range);
+                    }
+                }
+                self.engine.set_limit_ranges(now, namespace, &ranges);
             }
             Kind::RuntimeClass => {
                 let overhead = match &object {
                     Some(Object::RuntimeClass(c)) => {
                         let fixed = c.overhead.as_ref().and_then(|o| o.pod_fixed.clone()).unwrap_or_default();
-                        let result = convert::resource_list(&fixed);
-                        self.converted(reference, result)
+                        self.converted(reference, convert::resource_list(&fixed))
                     }
                     _ => None,
                 };
-                self.touched = true;
                 self.engine.set_runtime_class(now, name, overhead);
             }
-            Kind::Workload => self.feed_workload(now, reference, object.as_ref()),
-            _ => {}
+            Kind::Workload => return self.feed_workload(now, reference, object.as_ref()),
+            _ => return,
         }
+        self.touched = true;
     }
 
     fn feed_workload(&mut self, now: Timestamp, reference: &ObjectRef, object: Option<&Object>) {

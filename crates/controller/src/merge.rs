@@ -2,14 +2,15 @@
 
 use slicegate_workload::{CheckStatus, Conditions, WorkloadStatus};
 
+fn pick<T: Clone + PartialEq>(base: &T, mine: &T, theirs: &T) -> T {
+    if mine == base { theirs.clone() } else { mine.clone() }
+}
+
 /// What `mine` changed since `base`, on top of `theirs`. Conditions and checks are compared one by one, everything else as a
 /// whole.
 pub(crate) fn status(base: &WorkloadStatus, mine: &WorkloadStatus, theirs: &WorkloadStatus) -> WorkloadStatus {
     if base == theirs {
         return mine.clone();
-    }
-    fn pick<T: Clone + PartialEq>(base: &T, mine: &T, theirs: &T) -> T {
-        if mine == base { theirs.clone() } else { mine.clone() }
     }
     WorkloadStatus {
         admission: pick(&base.admission, &mine.admission, &theirs.admission),

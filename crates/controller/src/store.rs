@@ -348,7 +348,7 @@ mod tests {
         assert!(store.is_locked(&reference));
         assert_eq!(store.next_release(), Some(until));
         assert!(store.release_expired(Timestamp::from_seconds(9)).is_empty());
-        assert_eq!(store.release_expired(until), [reference.clone()]);
+        assert_eq!(store.release_expired(until), std::slice::from_ref(&reference));
         assert!(!store.is_locked(&reference));
         assert_eq!(store.failures(&reference), 1);
     }

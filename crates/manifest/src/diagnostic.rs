@@ -42,6 +42,14 @@ pub enum Code {
     WrongType,
     /// A value that is not allowed.
     InvalidValue,
+    /// A name that nothing has.
+    DanglingReference,
+    /// A TPU shape or machine type that does not exist.
+    UnknownShape,
+    /// Nodes that pods look for and that cannot exist.
+    UnmatchedSelector,
+    /// Pods that do not fill the hosts of their slices.
+    HostMismatch,
 }
 
 impl Code {
@@ -61,6 +69,10 @@ impl Code {
             Self::MissingField => "missing-field",
             Self::WrongType => "wrong-type",
             Self::InvalidValue => "invalid-value",
+            Self::DanglingReference => "dangling-reference",
+            Self::UnknownShape => "unknown-shape",
+            Self::UnmatchedSelector => "unmatched-selector",
+            Self::HostMismatch => "host-mismatch",
         }
     }
 }
@@ -93,6 +105,12 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
+    /// The same with what to write instead.
+    #[must_use]
+    pub fn with_help(self, help: impl Into<String>) -> Self {
+        Self { help: help.into(), ..self }
+    }
+
     /// Whether it is an error.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error

@@ -8,13 +8,17 @@ use slicegate_api::scenario::Scenario;
 
 use crate::diagnostic::{Code, Diagnostic, Severity};
 use crate::fill::Filled;
-use crate::position::{Lines, Position, Positions, Span};
+use crate::position::{Lines, Position, Positions, Span, parse_path};
 use crate::read::{Context, TypeName};
 use crate::source::Source;
 use crate::{json, yaml};
 
 /// What a document holds.
 #[derive(Clone, PartialEq, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there are few scenarios and node pools, and a box is in the way of matching"
+)]
 pub enum Body {
     /// An object of the API, in the version in which it is held.
     Object(Object),
@@ -43,6 +47,45 @@ impl Document {
     /// The place of a field named like `spec.resourceGroups[0].name`; of the deepest one on the way to it if it is not there.
     pub fn position_of(&self, path: &str) -> Position {
         self.positions.position_of(path)
+    }
+
+    /// What it is, as `JobSet multislice-1slice`.
+    pub fn title(&self) -> String {
+        match &self.body {
+            Body::Object(object) => format!("{} {}", object.kind(), object.name()),
+            Body::NodePool(pool) => format!("NodePool {}", pool.name),
+            Body::Scenario(scenario) => {
+                format!("Scenario {}", scenario.metadata.name.as_deref().unwrap_or_default())
+            }
+        }
+    }
+
+    /// A diagnostic about one of its fields, for whoever finds more than reading can. `sources` are those that were read.
+    pub fn diagnostic(
+        &self,
+        sources: &[Source],
+        severity: Severity,
+        code: Code,
+        path: &str,
+        message: String,
+    ) -> Diagnostic {
+        let source = sources.get(self.source);
+        let lines = Lines::new(source.map_or("", |s| &s.text));
+        let span = self.positions.nearest(&parse_path(path)).0.span;
+        let place = lines.position(span.start);
+        Diagnostic {
+            severity,
+            code,
+            file: source.map_or_else(String::new, |s| s.name.clone()),
+            line: place.line,
+            column: place.column,
+            length: lines.length(span).max(1),
+            text: lines.line_text(span.start).to_owned(),
+            object: self.title(),
+            path: path.to_owned(),
+            message,
+            help: String::new(),
+        }
     }
 
     /// The object, if it holds one.
@@ -119,11 +162,9 @@ fn parse(text: &str) -> crate::tree::Parsed {
         Ok(parsed) => parsed,
         Err(problem) => {
             let parsed = yaml::parse(text);
-            if parsed.problems.is_empty() && !parsed.documents.is_empty() {
-                parsed
-            } else {
-                crate::tree::Parsed { documents: Vec::new(), problems: vec![problem] }
-            }
+            // Whichever made sense of more of it.
+            let further = parsed.problems.first().is_none_or(|p| p.span.start > problem.span.start);
+            if further { parsed } else { crate::tree::Parsed { documents: Vec::new(), problems: vec![problem] } }
         }
     }
 }

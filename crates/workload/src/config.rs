@@ -244,7 +244,7 @@ pub enum FairSharingStrategy {
     LessThanInitialShare,
 }
 
-fn node_quota(groups: &[ResourceGroup], parent: Option<&Box<str>>, weight: Weight, names: &mut Names) -> NodeQuota {
+fn node_quota(groups: &[ResourceGroup], parent: Option<&str>, weight: Weight, names: &mut Names) -> NodeQuota {
     let mut limits = BTreeMap::new();
     for flavor in groups.iter().flat_map(|group| &group.flavors) {
         for (resource, quota) in &flavor.resources {
@@ -260,19 +260,19 @@ fn node_quota(groups: &[ResourceGroup], parent: Option<&Box<str>>, weight: Weigh
             );
         }
     }
-    NodeQuota { parent: parent.cloned(), limits, weight }
+    NodeQuota { parent: parent.map(Into::into), limits, weight }
 }
 
 impl ClusterQueueSpec {
     /// The queue as a node of the quota forest.
     pub fn node_quota(&self, names: &mut Names) -> NodeQuota {
-        node_quota(&self.resource_groups, self.cohort.as_ref(), self.fair_weight, names)
+        node_quota(&self.resource_groups, self.cohort.as_deref(), self.fair_weight, names)
     }
 }
 
 impl CohortSpec {
     /// The cohort as a node of the quota forest.
     pub fn node_quota(&self, names: &mut Names) -> NodeQuota {
-        node_quota(&self.resource_groups, self.parent.as_ref(), self.fair_weight, names)
+        node_quota(&self.resource_groups, self.parent.as_deref(), self.fair_weight, names)
     }
 }

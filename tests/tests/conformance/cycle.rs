@@ -10,24 +10,16 @@ use slicegate_admission::{
 };
 use slicegate_tests::objects;
 use slicegate_workload::{
-    Admission, ConditionType, FairSharingStrategy, Key, LimitRange, ResourceList, Status, Timestamp, TransformStrategy,
-    Transformation, Workload, WorkloadStatus,
+    Admission, BorrowWithinCohort, ConditionType, FairSharingStrategy, Key, LimitRange, ResourceList, Status,
+    Timestamp, TransformStrategy, Transformation, Workload, WorkloadStatus,
 };
 
-use crate::report::{Outcome, Report, expect_eq};
+use crate::report::{Outcome, Report, expect_eq, suites};
 
-/// Runs every suite of the folders `cycle` and `random`.
-pub(crate) fn run(corpus: &Path, report: &mut Report) {
-    for kind in ["cycle", "random"] {
-        let Ok(entries) = std::fs::read_dir(corpus.join(kind)) else { continue };
-        let mut suites: Vec<String> = entries
-            .filter_map(|e| e.ok()?.file_name().into_string().ok()?.strip_suffix(".json").map(str::to_owned))
-            .collect();
-        suites.sort();
-        for suite in suites.iter().filter(|s| !s.contains("tas") && !s.contains("second-pass")) {
-            report.suite(corpus, kind, suite, |case| run_case(case, kind == "random"));
-        }
-        report.note_rest(corpus, kind);
+/// Runs every suite of a folder: `cycle` or `random`.
+pub(crate) fn run(corpus: &Path, kind: &str, report: &mut Report) {
+    for suite in suites(corpus, kind).iter().filter(|s| !s.contains("tas") && !s.contains("second-pass")) {
+        report.suite(corpus, kind, suite, |case| run_case(case, kind == "random"));
     }
 }
 
@@ -38,20 +30,51 @@ fn run_case(case: &Value, has_defaults: bool) -> Outcome {
         return Outcome::NotRun;
     }
     let flag = |name: &str| case["flags"].as_array().is_some_and(|f| f.iter().any(|x| x == name));
-    let outcome = Runner::new(case, has_defaults).and_then(|mut runner| runner.run());
-    match outcome {
-        Ok(()) => Outcome::Pass,
-        Err(difference) if flag("kueue-bug-empty-reason") => Outcome::Differs(format!(
-            "a workload that no flavor suits is told so, instead of nothing\n{difference}"
-        )),
-        Err(difference) if flag("kueue-oddity-load-ignores-backoff") => Outcome::Differs(format!(
-            "a back-off is heeded after a restart too\n{difference}"
-        )),
-        Err(difference) if flag("kueue-oddity-repeated-preemption") => Outcome::Differs(format!(
-            "two workloads do not preempt each other in turn\n{difference}"
-        )),
-        Err(difference) => Outcome::Fail(difference),
+    let run = |case: &Value, how: Loading| Runner::new(case, has_defaults, how).and_then(|mut runner| runner.run());
+    let Err(difference) = run(case, Loading::Heeding) else { return Outcome::Pass };
+    // What differs on purpose must be all that differs: the same case with Kueue's way of it has to come out as recorded.
+    let named = if flag("kueue-bug-empty-reason") { name_empty_reasons(case) } else { case.clone() };
+    if flag("kueue-bug-empty-reason") && run(&named, Loading::Heeding).is_ok() {
+        return Outcome::Differs(
+            "a workload that no flavor suits is told NoMatchingFlavor, not an empty reason".into(),
+        );
     }
+    if flag("kueue-oddity-load-ignores-backoff") && run(&named, Loading::Ignoring).is_ok() {
+        return Outcome::Differs("a back-off that is not over is heeded after a restart too".into());
+    }
+    if flag("kueue-oddity-repeated-preemption") {
+        return Outcome::Differs("a workload preempts another once, not again and again".into());
+    }
+    Outcome::Fail(difference)
+}
+
+/// Whether workloads whose back-off is not over compete when they are loaded, as they do in Kueue.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Loading {
+    Heeding,
+    Ignoring,
+}
+
+/// The case with the reason that stands where Kueue leaves it empty.
+fn name_empty_reasons(case: &Value) -> Value {
+    fn name(value: &mut Value) {
+        match value {
+            Value::Object(fields) => {
+                for (key, value) in fields {
+                    if key == "reason" && value == "" {
+                        *value = "NoMatchingFlavor".into();
+                    } else {
+                        name(value);
+                    }
+                }
+            }
+            Value::Array(items) => items.iter_mut().for_each(name),
+            _ => {}
+        }
+    }
+    let mut case = case.clone();
+    name(&mut case["expect"]);
+    case
 }
 
 /// What is compared of a list of queues: workloads by ClusterQueue.
@@ -75,7 +98,7 @@ struct Runner<'a> {
 }
 
 impl<'a> Runner<'a> {
-    fn new(case: &'a Value, has_defaults: bool) -> Result<Self> {
+    fn new(case: &'a Value, has_defaults: bool, loading: Loading) -> Result<Self> {
         let text = |e: objects::ObjectError| e.to_string();
         let all = &case["objects"];
         let now = objects::timestamp(&case["now"]).map_err(text)?;
@@ -83,7 +106,8 @@ impl<'a> Runner<'a> {
         let mut setup_errors = Vec::new();
         for object in objects::of_kind(all, "Namespace") {
             let labels = object["metadata"]["labels"].as_object();
-            let labels = labels.into_iter().flatten().map(|(k, v)| (k.as_str().into(), v.as_str().unwrap_or("").into()));
+            let labels =
+                labels.into_iter().flatten().map(|(k, v)| (k.as_str().into(), v.as_str().unwrap_or("").into()));
             engine.set_namespace(now, objects::name_of(object), labels.collect());
         }
         // The harness that recorded the folder `cycle` knows limit ranges only where it validates.
@@ -116,7 +140,19 @@ impl<'a> Runner<'a> {
         }
         let mut cluster_queues = Vec::new();
         for object in objects::of_kind(all, "ClusterQueue") {
-            let spec = objects::cluster_queue(object).map_err(text)?;
+            let mut spec = objects::cluster_queue(object).map_err(text)?;
+            let preemption = &object["spec"]["preemption"];
+            if case["config"]["fairSharing"] == true
+                && preemption.is_object()
+                && preemption["reclaimWithinCohort"].is_null()
+                && spec.preemption.borrow_within_cohort.is_none()
+            {
+                // The recorded objects did not pass through an API server, which sets the policy to `Never`. Left out, it is
+                // not `Never`, so that Kueue looks for victims even where it would borrow; under fair sharing this policy
+                // does the same and nothing else.
+                spec.preemption.borrow_within_cohort =
+                    Some(BorrowWithinCohort { lower_priority: true, max_priority_threshold: None });
+            }
             cluster_queues.push(spec.name.clone());
             engine.set_cluster_queue(now, spec);
         }
@@ -133,19 +169,25 @@ impl<'a> Runner<'a> {
         if let Some(usage) = case["config"]["admissionFairSharing"]["initialUsage"].as_object() {
             for (key, consumed) in usage {
                 let consumed: ResourceList = objects::resource_list(consumed).map_err(text)?;
-                engine.set_consumed(now, &parse_key(key), consumed);
+                engine.restore_consumed(now, now, &parse_key(key), &consumed);
             }
         }
         let mut store = BTreeMap::new();
         for object in objects::of_kind(all, "Workload") {
             let workload = objects::workload(object).map_err(text)?;
+            if loading == Loading::Ignoring {
+                let mut ready = workload.clone();
+                ready.status.requeue_state = None;
+                ready.status.conditions.remove(&ConditionType::Requeued);
+                engine.set_workload(now, ready);
+            }
             engine.set_workload(now, workload.clone());
             store.insert(workload.key.clone(), workload);
         }
         engine.check().map_err(|e| format!("after loading: {e}"))?;
         let requires = case["requires"].as_array();
-        let fails_writes =
-            requires.is_some_and(|r| r.iter().any(|x| x.as_str().is_some_and(|t| t.starts_with("workloadStatusPatch"))));
+        let fails_writes = requires
+            .is_some_and(|r| r.iter().any(|x| x.as_str().is_some_and(|t| t.starts_with("workloadStatusPatch"))));
         Ok(Self {
             case,
             engine,
@@ -185,7 +227,8 @@ impl<'a> Runner<'a> {
                 self.engine.eviction_written(self.now, &eviction.workload, Written::Failed);
                 continue;
             }
-            let reason = eviction.preemptor.as_ref().map_or(eviction.reason.to_string(), |(_, r)| r.as_str().to_owned());
+            let reason =
+                eviction.preemptor.as_ref().map_or(eviction.reason.to_string(), |(_, r)| r.as_str().to_owned());
             self.preempted.push((eviction.workload.to_string(), reason, n));
             self.tell(&eviction.events);
             self.write(&eviction.workload, eviction.status);
@@ -307,7 +350,9 @@ impl<'a> Runner<'a> {
             let cycle = item["cycle"].as_u64();
             want_admitted.push((name.clone(), cycle.unwrap_or(1)));
             let want = objects::admission(&item["admission"]).map_err(|e| e.to_string())?;
-            if let Some((_, got, _)) = self.admitted.iter().find(|(w, _, n)| *w == name && cycle.is_none_or(|c| c == *n)) {
+            if let Some((_, got, _)) =
+                self.admitted.iter().find(|(w, _, n)| *w == name && cycle.is_none_or(|c| c == *n))
+            {
                 expect_eq(&format!("admission of {name}"), got, &want)?;
             }
         }
@@ -360,7 +405,11 @@ impl<'a> Runner<'a> {
         let got = self.store.get(&key).ok_or_else(|| format!("no workload {name}"))?;
         if item["unchanged"] == true {
             let before = self.before.get(&key).map(|w| &w.status);
-            return expect_eq(&format!("{name}, unchanged"), &shown(&got.status), &shown(before.unwrap_or(&got.status)));
+            return expect_eq(
+                &format!("{name}, unchanged"),
+                &shown(&got.status),
+                &shown(before.unwrap_or(&got.status)),
+            );
         }
         let object = serde_json::json!({ "kind": "Workload", "status": item });
         let want = objects::workload(&object).map_err(|e| e.to_string())?;
@@ -407,7 +456,7 @@ fn parse_key(text: &str) -> Key {
     Key::new(namespace, name)
 }
 
-fn check(object: &Value) -> Result<CheckSpec> {
+pub(crate) fn check(object: &Value) -> Result<CheckSpec> {
     let conditions = objects::conditions(&object["status"]["conditions"]).map_err(|e| e.to_string())?;
     Ok(CheckSpec {
         name: objects::name_of(object).into(),

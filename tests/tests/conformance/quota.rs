@@ -20,15 +20,16 @@ use slicegate_workload::{
     validate_resources, weighted_usage,
 };
 
-use crate::report::{Report, expect_eq};
-
-const KIND: &str = "quota";
+use crate::report::{Report, expect_close, expect_eq};
 
 type Result<T = ()> = std::result::Result<T, String>;
 
+/// A suite and what to do with each of its cases.
+type Suite = (&'static str, fn(&Value) -> Result);
+
 /// Runs every suite of the kind.
-pub(crate) fn run(corpus: &Path, report: &mut Report) {
-    let suites: [(&str, fn(&Value) -> Result); 23] = [
+pub(crate) fn run(corpus: &Path, kind: &str, report: &mut Report) {
+    let suites: [Suite; 23] = [
         ("quantity-to-amount", quantity_to_amount),
         ("quantity-to-request", quantity_to_request),
         ("quantity-to-float", quantity_to_float),
@@ -54,16 +55,16 @@ pub(crate) fn run(corpus: &Path, report: &mut Report) {
         ("scheduling-equivalence", scheduling_equivalence),
     ];
     for (suite, case) in suites {
-        report.suite(corpus, KIND, suite, case);
+        report.suite(corpus, kind, suite, case);
     }
-    forest::run(corpus, report);
-    report.note_rest(corpus, KIND);
+    forest::run(corpus, kind, report);
 }
 
 // ----- reading cases ---------------------------------------------------------------------------------------------------
 
 fn bad(error: ObjectError) -> String {
-    error.to_string()
+    let ObjectError { path, problem } = error;
+    format!("the case cannot be read: {path}: {problem}")
 }
 
 fn text<'a>(case: &'a Value, key: &str) -> &'a str {
@@ -152,8 +153,7 @@ fn quantity_to_request(case: &Value) -> Result {
 
 fn quantity_to_float(case: &Value) -> Result {
     let got = quantity(text(case, "quantity"))?.to_f64();
-    let want = case["expect"]["value"].as_f64().unwrap_or(f64::NAN);
-    if (got - want).abs() <= 1e-9 * want.abs() { Ok(()) } else { expect_eq("value", &got, &want) }
+    expect_close("value", got, case["expect"]["value"].as_f64().unwrap_or(f64::NAN))
 }
 
 fn request_to_quantity(case: &Value) -> Result {
@@ -410,6 +410,5 @@ fn afs_usage(case: &Value) -> Result {
     let weights = weights.map(|(r, w)| (r.as_str().into(), w.as_f64().unwrap_or(f64::NAN))).collect();
     let (consumed, penalty) = (list(&case["consumed"])?, list(&case["penalty"])?);
     let got = weighted_usage(&consumed, &penalty, &weights, weight(&case["localQueueWeight"]));
-    let want = case["expect"]["usage"].as_f64().unwrap_or(f64::NAN);
-    if (got - want).abs() <= 1e-9 * want.abs() { Ok(()) } else { expect_eq("usage", &got, &want) }
+    expect_close("usage", got, case["expect"]["usage"].as_f64().unwrap_or(f64::NAN))
 }

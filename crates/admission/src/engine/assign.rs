@@ -69,7 +69,8 @@ impl Engine {
         let cycle = i64::try_from(self.cycles).unwrap_or(i64::MAX);
         let gates = self.config.gates;
         let record = self.state.records.get_mut(id)?;
-        let hash = gates.scheduling_equivalence_hashing.then(|| u64::try_from(record.class.index()).unwrap_or(u64::MAX));
+        let hash =
+            gates.scheduling_equivalence_hashing.then(|| u64::try_from(record.class.index()).unwrap_or(u64::MAX));
         let preserve = gates.flavor_fungibility_preserve_scan_progress;
         let last = record.last.take().filter(|l| !l.is_outdated(generation, cycle, hash, preserve));
         let shape_id = record.shape;
@@ -184,9 +185,10 @@ impl Engine {
                         slicegate_flavor::DelayedTopology::Ready
                     }
                 }),
-                unhealthy: assignment.topology_assignment.as_ref().is_some_and(|t| {
-                    t.domains.iter().any(|d| d.values.last().is_some_and(|v| unhealthy.contains(v)))
-                }),
+                unhealthy: assignment
+                    .topology_assignment
+                    .as_ref()
+                    .is_some_and(|t| t.domains.iter().any(|d| d.values.last().is_some_and(|v| unhealthy.contains(v)))),
             };
             for (resource, flavor) in &totals.flavors {
                 let pair = names.intern(flavor, resource);
@@ -278,8 +280,7 @@ impl Search<'_, '_> {
     fn targets(&mut self, assignment: &Assignment) -> Vec<Target> {
         let needed = assignment.needed(self.request);
         let preempting = assignment.preempting();
-        let request =
-            Request { preemptor: self.preemptor, needed: &needed, preempting: &preempting, placed: false };
+        let request = Request { preemptor: self.preemptor, needed: &needed, preempting: &preempting, placed: false };
         self.planner.targets(self.state, self.config, &request).to_vec()
     }
 }

@@ -100,7 +100,10 @@ impl Engine {
             for id in queue.active().chain(queue.parked()) {
                 queued += 1;
                 let Some(record) = self.state.records.get(id) else {
-                    return violation(format!("queue of {} holds a workload that is gone", self.state.forest.name(node)));
+                    return violation(format!(
+                        "queue of {} holds a workload that is gone",
+                        self.state.forest.name(node)
+                    ));
                 };
                 if !record.admissible {
                     return violation(format!("{} is queued although it may not be admitted", record.key));

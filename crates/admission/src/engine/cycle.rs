@@ -233,9 +233,8 @@ impl Engine {
             }
             Some(NamespaceFact::Missing) | None => {
                 let namespace = record.key.namespace.clone();
-                let message = format!(
-                    "workload namespace \"{namespace}\" does not exist: namespaces \"{namespace}\" not found"
-                );
+                let message =
+                    format!("workload namespace \"{namespace}\" does not exist: namespaces \"{namespace}\" not found");
                 return refuse(Inadmissible::NamespaceMissing { namespace }, "Misconfigured", message);
             }
         }
@@ -282,7 +281,10 @@ impl Engine {
             } else {
                 ordering
             };
-            ordering.then_with(|| x.queued_at.cmp(&y.queued_at)).then_with(|| x.uid.cmp(&y.uid)).then_with(|| x.key.cmp(&y.key))
+            ordering
+                .then_with(|| x.queued_at.cmp(&y.queued_at))
+                .then_with(|| x.uid.cmp(&y.uid))
+                .then_with(|| x.key.cmp(&y.key))
         });
     }
 
@@ -292,7 +294,12 @@ impl Engine {
 
     /// The pod sets of a workload.
     pub(super) fn pod_sets(&self, id: WorkloadId) -> &[PodSet] {
-        self.state.records.get(id).and_then(|r| self.shapes.get(r.shape)).map(|s| s.pod_sets()).unwrap_or_default()
+        self.state
+            .records
+            .get(id)
+            .and_then(|r| self.shapes.get(r.shape))
+            .map(super::shape::Shape::pod_sets)
+            .unwrap_or_default()
     }
 
     pub(super) fn pod_set_name(&self, id: WorkloadId, index: usize) -> &str {

@@ -11,7 +11,8 @@ impl Engine {
         let blockers = match &c.outcome {
             Outcome::Preempting { victims } => victims.iter().map(|v| Blocker::Workload(v.workload.clone())).collect(),
             Outcome::Inadmissible(
-                Inadmissible::ClusterQueueInactive { cluster_queue } | Inadmissible::ClusterQueueMissing { cluster_queue },
+                Inadmissible::ClusterQueueInactive { cluster_queue }
+                | Inadmissible::ClusterQueueMissing { cluster_queue },
             ) => vec![Blocker::Queue(cluster_queue.clone())],
             _ => Vec::new(),
         };
@@ -31,24 +32,23 @@ fn verdict(outcome: &Outcome, reason: &str) -> (Verdict, Cause) {
             _ => (Verdict::Wait, Cause::WaitingForQuota),
         },
         Outcome::NoCandidates => (Verdict::Wait, Cause::WaitingForQuota),
-        Outcome::Skipped(_) | Outcome::Migrating | Outcome::SecondPassFailed => (Verdict::Wait, Cause::OvertakenInCycle),
+        Outcome::Skipped(_) | Outcome::Migrating | Outcome::SecondPassFailed => {
+            (Verdict::Wait, Cause::OvertakenInCycle)
+        }
         Outcome::Inadmissible(why) => match why {
             Inadmissible::FailedChecks => (Verdict::Wait, Cause::Queued),
-            Inadmissible::ClusterQueueInactive { cluster_queue } => (
-                Verdict::AskAdmin,
-                Cause::QueueInactive { name: cluster_queue.clone(), why: "is inactive".into() },
-            ),
-            Inadmissible::ClusterQueueMissing { cluster_queue } => (
-                Verdict::AskAdmin,
-                Cause::QueueInactive { name: cluster_queue.clone(), why: "not found".into() },
-            ),
+            Inadmissible::ClusterQueueInactive { cluster_queue } => {
+                (Verdict::AskAdmin, Cause::QueueInactive { name: cluster_queue.clone(), why: "is inactive".into() })
+            }
+            Inadmissible::ClusterQueueMissing { cluster_queue } => {
+                (Verdict::AskAdmin, Cause::QueueInactive { name: cluster_queue.clone(), why: "not found".into() })
+            }
             Inadmissible::NamespaceMissing { namespace } => {
                 (Verdict::AskAdmin, Cause::Invalid { why: format!("namespace {namespace} does not exist").into() })
             }
-            Inadmissible::NamespaceMismatch => (
-                Verdict::AskAdmin,
-                Cause::Invalid { why: "the ClusterQueue does not serve the namespace".into() },
-            ),
+            Inadmissible::NamespaceMismatch => {
+                (Verdict::AskAdmin, Cause::Invalid { why: "the ClusterQueue does not serve the namespace".into() })
+            }
             Inadmissible::Resources { message } => (Verdict::Change, Cause::Invalid { why: message.clone() }),
         },
         Outcome::Gated => (Verdict::Wait, Cause::Gated),

@@ -52,13 +52,8 @@ impl Engine {
         if let Some(queue) = self.state.queue_mut(node) {
             queue.spec = spec;
         } else {
-            self.state.queues[index] = Some(ClusterQueue {
-                spec,
-                inactive: Vec::new(),
-                holders: Vec::new(),
-                not_ready: 0,
-                admitted: 0,
-            });
+            self.state.queues[index] =
+                Some(ClusterQueue { spec, inactive: Vec::new(), holders: Vec::new(), not_ready: 0, admitted: 0 });
             self.pending[index] = Some(PendingQueue::default());
         }
         self.update_activity(node);
@@ -172,9 +167,8 @@ impl Engine {
     }
 
     fn flavor_changed(&mut self, now: Timestamp, name: &str, is_update: bool) {
-        let uses = |spec: &ClusterQueueSpec| {
-            spec.resource_groups.iter().flat_map(|g| &g.flavors).any(|f| *f.name == *name)
-        };
+        let uses =
+            |spec: &ClusterQueueSpec| spec.resource_groups.iter().flat_map(|g| &g.flavors).any(|f| *f.name == *name);
         self.refresh_activity(now, |spec| is_update && uses(spec));
     }
 

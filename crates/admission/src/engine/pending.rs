@@ -203,8 +203,7 @@ impl Engine {
             let Some(queue) = pending.get_mut(node.index()).and_then(Option::as_mut) else { continue };
             let sticky = queue.preemptor.filter(|p| p.sticky).map(|p| p.workload);
             let order = ServiceOrder { state, sticky, by_usage };
-            let served =
-                |q: LocalQueueId| state.local_queue(q).is_some_and(|q| q.namespace == NamespaceFact::Served);
+            let served = |q: LocalQueueId| state.local_queue(q).is_some_and(|q| q.namespace == NamespaceFact::Served);
             let over = |id: WorkloadId| -> Option<(ClassId, LocalQueueId)> {
                 let record = state.records.get(id)?;
                 backoff_expired(&record.status, now).then_some((record.class, record.queue))

@@ -1,5 +1,7 @@
 //! Deciding one entry after another.
 
+use std::fmt::Write as _;
+
 use slicegate_flavor::{Assignment, DelayedTopology, Mode};
 use slicegate_preemption::{Message, Target, World as _, path};
 use slicegate_quota::{Amount, FlavorResourceId, NodeId, request_quantity};
@@ -28,7 +30,12 @@ impl Engine {
             return;
         }
         if self.config.gates.concurrent_admission && self.better_variant_runs(c) {
-            return skip(c, Skip::FavorableVariantAdmitted, "PendingEvaluation", "A more favorable variant is already admitted");
+            return skip(
+                c,
+                Skip::FavorableVariantAdmitted,
+                "PendingEvaluation",
+                "A more favorable variant is already admitted",
+            );
         }
         let mut fits = self.fits(c);
         if self.config.gates.recompute_assignment_upon_preemption_targets_overlap && self.overlaps(c) {
@@ -206,7 +213,7 @@ impl Engine {
             let target = c.targets[i];
             victims.extend(self.evict_target(now, c.id, c.node, target, cycle));
         }
-        c.message.push_str(&format!(". Pending the preemption of {} workload(s)", victims.len()));
+        let _ = write!(c.message, ". Pending the preemption of {} workload(s)", victims.len());
         c.outcome = Outcome::Preempting { victims };
     }
 
@@ -424,8 +431,7 @@ impl Engine {
             let requeued = record.status.conditions.get(&ConditionType::Requeued);
             let since = requeued.map_or(record.created, |c| c.last_transition);
             let seconds = now.micros_since(since).saturating_add(500_000).max(0) / 1_000_000;
-            let mut note =
-                format!("Quota reserved in ClusterQueue {name}, wait time since queued was {seconds}s");
+            let mut note = format!("Quota reserved in ClusterQueue {name}, wait time since queued was {seconds}s");
             let considered = self.catalogue().attempts(assignment, |i| self.pod_set_name(c.id, i));
             if !considered.is_empty() {
                 note.push_str("; Flavors considered: ");

@@ -89,7 +89,8 @@ impl Engine {
         let queue = self.state.local_queue(id)?;
         let spec = queue.spec.as_ref()?;
         let node = self.state.forest.cluster_queue(&spec.cluster_queue);
-        let holding = |id: &WorkloadId| self.state.records.get(*id)?.holding.as_deref().filter(|h| Some(h.node) == node);
+        let holding =
+            |id: &WorkloadId| self.state.records.get(*id)?.holding.as_deref().filter(|h| Some(h.node) == node);
         let held: Vec<&Holding> = queue.members.iter().filter_map(holding).collect();
         let report = |counts: &dyn Fn(&Holding) -> bool| -> Vec<FlavorUsage> {
             let Some(node) = node else { return Vec::new() };
@@ -105,6 +106,7 @@ impl Engine {
             reservation: report(&|_| true),
             usage: report(&|h| h.admitted),
             fair_sharing_usage: self.fair_usage().map(|_| queue.ledger.usage),
+            consumed: self.fair_usage().and_then(|_| Some((queue.ledger.consumed.clone(), queue.ledger.last_update?))),
         })
     }
 
@@ -113,7 +115,8 @@ impl Engine {
     }
 
     fn local_activity(&self, id: LocalQueueId) -> Activity {
-        let inactive = |reason: &'static str, message: &str| Activity { active: false, reason, message: message.into() };
+        let inactive =
+            |reason: &'static str, message: &str| Activity { active: false, reason, message: message.into() };
         let spec = self.state.local_queue(id).and_then(|q| q.spec.as_ref());
         if spec.is_some_and(|s| s.stop_policy != StopPolicy::None) {
             return inactive("Stopped", "LocalQueue is stopped");

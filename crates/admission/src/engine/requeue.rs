@@ -90,7 +90,8 @@ impl Engine {
             at.set(&mut status, ConditionType::BlockedOnPreemptionGates, Status::True, "PreemptionGated", &c.message);
         }
         set_pending(&mut status, reason, &c.message, at, &gates);
-        status.resource_requests = self.shapes.get(record.shape).map(|s| s.shown_requests()).unwrap_or_default();
+        status.resource_requests =
+            self.shapes.get(record.shape).map(super::shape::Shape::shown_requests).unwrap_or_default();
         entry.status = Some(status);
         entry.events.push(Event {
             object: entry.workload.clone(),
@@ -119,7 +120,8 @@ impl Engine {
         let expired = backoff_expired(&record.status, now);
         let pending_flavors = record.last.as_deref().is_some_and(LastTried::has_pending);
         let Some(node) = self.state.local_queue(local_queue).and_then(|q| q.target) else { return };
-        let is_strict = self.state.queue(node).is_some_and(|q| q.spec.queueing_strategy == QueueingStrategy::StrictFifo);
+        let is_strict =
+            self.state.queue(node).is_some_and(|q| q.spec.queueing_strategy == QueueingStrategy::StrictFifo);
         let waits_for_victims = matches!(c.requeue, Requeue::PendingPreemption | Requeue::PendingMigration);
         let immediate = c.requeue == Requeue::AtOnce
             || if is_strict {

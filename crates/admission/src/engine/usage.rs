@@ -1,7 +1,7 @@
 //! Admission fair sharing: charging LocalQueues for what their workloads use.
 
 use slicegate_quota::{Amount, request_quantity};
-use slicegate_workload::{ResourceList, Timestamp};
+use slicegate_workload::{Key, ResourceList, Timestamp};
 
 use super::Engine;
 use super::ids::{LocalQueueId, WorkloadId};
@@ -13,19 +13,21 @@ impl Engine {
         self.config.admission_fair_sharing.as_ref().filter(|_| self.config.gates.admission_fair_sharing)
     }
 
-    /// Sets what a LocalQueue consumed so far, as its status says after a restart.
-    pub fn set_consumed(&mut self, now: Timestamp, local_queue: &slicegate_workload::Key, consumed: ResourceList) {
+    /// Tells what a LocalQueue had consumed at some time, as its status says after a restart. What was counted here meanwhile
+    /// is added. Only the first call for a LocalQueue counts.
+    pub fn restore_consumed(&mut self, now: Timestamp, at: Timestamp, local_queue: &Key, consumed: &ResourceList) {
         let id = self.state.intern_local_queue(local_queue);
         if let Some(queue) = self.state.local_queues.get_mut(id.index()) {
-            queue.ledger.consumed = consumed;
-            queue.ledger.last_update = Some(now);
+            // A clock that ran ahead must not keep usage from decaying.
+            queue.ledger.restore(consumed, at.min(now));
         }
         self.weigh(id);
     }
 
     /// Computes the usage by which a LocalQueue is ordered anew.
     pub(super) fn weigh(&mut self, id: LocalQueueId) {
-        let Some(config) = self.config.admission_fair_sharing.as_ref().filter(|_| self.config.gates.admission_fair_sharing)
+        let Some(config) =
+            self.config.admission_fair_sharing.as_ref().filter(|_| self.config.gates.admission_fair_sharing)
         else {
             return;
         };
@@ -68,11 +70,8 @@ impl Engine {
     /// Takes the charge of a workload back.
     pub(super) fn drop_charge(&mut self, id: WorkloadId) {
         let Some(queue) = self.state.records.get(id).map(|r| r.queue) else { return };
-        let removed = self
-            .state
-            .local_queues
-            .get_mut(queue.index())
-            .is_some_and(|q| q.ledger.penalties.remove(&id).is_some());
+        let removed =
+            self.state.local_queues.get_mut(queue.index()).is_some_and(|q| q.ledger.penalties.remove(&id).is_some());
         if removed {
             self.weigh(queue);
         }
@@ -106,9 +105,9 @@ impl Engine {
         for index in 0..self.state.local_queues.len() {
             let id = LocalQueueId::from_index(index);
             let due = self.state.local_queue(id).is_some_and(|q| {
-                q.ledger.last_update.is_none_or(|last| last.plus_seconds(interval) <= now)
+                q.spec.is_some() && q.ledger.last_update.is_none_or(|last| last.plus_seconds(interval) <= now)
             });
-            if due && self.is_charged(id) {
+            if due {
                 self.sample(now, id);
                 self.weigh(id);
             }
@@ -118,11 +117,8 @@ impl Engine {
     /// When usage is sampled next.
     pub(super) fn next_sample(&self) -> Option<Timestamp> {
         let interval = self.fair_usage()?.sampling_interval_seconds;
-        let charged = (0..self.state.local_queues.len()).map(LocalQueueId::from_index).filter(|&id| self.is_charged(id));
-        charged
-            .filter_map(|id| self.state.local_queue(id)?.ledger.last_update)
-            .map(|last| last.plus_seconds(interval.max(1)))
-            .min()
+        let sampled = self.state.local_queues.iter().filter(|q| q.spec.is_some());
+        sampled.filter_map(|q| q.ledger.last_update).map(|last| last.plus_seconds(interval.max(1))).min()
     }
 
     /// What the workloads of a LocalQueue that may run use, flavors taken together.
@@ -135,6 +131,8 @@ impl Engine {
             let total = sum.entry(self.state.names.resource_name(resource)).or_default();
             *total = total.plus(*amount);
         }
-        sum.into_iter().map(|(resource, amount)| (resource.into(), request_quantity(resource, amount.value()))).collect()
+        sum.into_iter()
+            .map(|(resource, amount)| (resource.into(), request_quantity(resource, amount.value())))
+            .collect()
     }
 }

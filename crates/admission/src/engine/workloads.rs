@@ -110,7 +110,7 @@ impl Engine {
             && new.phase == Stage::Admitted
             && (old.status.reclaimable_pods != new.status.reclaimable_pods
                 || self.scaled_down(old, &new)
-                || self.priority_changed(old, &new));
+                || class_changed(old, &new));
         let newly_admitted = old_phase != Stage::Admitted && new.phase == Stage::Admitted;
 
         new.evaluated_generation = old.evaluated_generation;
@@ -218,12 +218,6 @@ impl Engine {
                 (Some(old), Some(new)) => new.iter().zip(&old).any(|(n, o)| n < o),
                 _ => false,
             }
-    }
-
-    fn priority_changed(&self, old: &Record, new: &Record) -> bool {
-        let class = |r: &Record| r.extras.as_ref().map(|e| e.priority_class.clone()).unwrap_or_default();
-        priority_changed((&class(old), old.priority()), (&class(new), new.priority()))
-            || old.priority_boost != new.priority_boost
     }
 
     // ----- records -------------------------------------------------------------------------------------------------
@@ -434,4 +428,11 @@ impl Engine {
             }
         }
     }
+}
+
+/// Whether a change of priority lets parked workloads be looked at again.
+fn class_changed(old: &Record, new: &Record) -> bool {
+    let class = |r: &Record| r.extras.as_ref().map(|e| e.priority_class.clone()).unwrap_or_default();
+    priority_changed((&class(old), old.priority()), (&class(new), new.priority()))
+        || old.priority_boost != new.priority_boost
 }

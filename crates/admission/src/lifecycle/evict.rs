@@ -1,6 +1,8 @@
 //! Taking quota away.
 
-use slicegate_workload::{ConditionType, EvictionCount, GatePosition, Stage, Status, Timestamp, Workload, WorkloadStatus};
+use slicegate_workload::{
+    ConditionType, EvictionCount, GatePosition, Stage, Status, Timestamp, Workload, WorkloadStatus,
+};
 
 use super::{At, checks::reset_checks, sync_admitted};
 use crate::{Event, EventType, Gates, PreemptionReason};
@@ -138,15 +140,11 @@ pub fn release(workload: &Workload, status: &mut WorkloadStatus, at: At, gates: 
 
 /// The ClusterQueue that a workload was evicted from, the reason, and the seconds it took from the eviction to the loss of
 /// quota, when `new` is the first state without it.
-pub fn eviction_pending_latency(
-    old: &Workload,
-    new: &Workload,
-    now: Timestamp,
-) -> Option<(Box<str>, Box<str>, i64)> {
+pub fn eviction_pending_latency(old: &Workload, new: &Workload, now: Timestamp) -> Option<(Box<str>, Box<str>, i64)> {
     if new.stage() != Stage::Pending || !matches!(old.stage(), Stage::QuotaReserved | Stage::Admitted) {
         return None;
     }
     let evicted = new.status.conditions.get(&ConditionType::Evicted).filter(|c| c.status == Status::True)?;
-    let queue = old.status.admission.as_ref()?.cluster_queue.clone();
+    let queue = old.status.admission.as_ref().map(|a| a.cluster_queue.clone()).filter(|q| !q.is_empty())?;
     Some((queue, evicted.reason.clone(), now.micros_since(evicted.last_transition) / 1_000_000))
 }

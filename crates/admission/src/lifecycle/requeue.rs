@@ -92,7 +92,9 @@ pub fn requeue(
         if let Some(until) = waiting {
             return Requeue::Wait(until);
         }
-        if status.requeue_state.is_some_and(|s| s.requeue_at.is_some()) && workload.is_admissible(gates.admission_gated_by) {
+        if status.requeue_state.is_some_and(|s| s.requeue_at.is_some())
+            && workload.is_admissible(gates.admission_gated_by)
+        {
             clear_requeue_at(status);
             return Requeue::Changed;
         }

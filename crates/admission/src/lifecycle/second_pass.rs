@@ -2,11 +2,13 @@
 
 use slicegate_workload::{CheckState, ConditionType, Workload};
 
-
 /// Whether the workload waits for a place after its checks passed, or lost a node that must be replaced.
 pub fn needs_second_pass(workload: &Workload) -> bool {
     let status = &workload.status;
-    if !workload.has_active_quota_reservation() || status.conditions.is_true(&ConditionType::Evicted) || workload.is_on_hold() {
+    if !workload.has_active_quota_reservation()
+        || status.conditions.is_true(&ConditionType::Evicted)
+        || workload.is_on_hold()
+    {
         return false;
     }
     let Some(admission) = &status.admission else { return false };

@@ -24,6 +24,7 @@ impl Controller {
         if !std::mem::take(&mut self.touched) && !due {
             return;
         }
+        self.queues_stale = true;
         self.engine.flush(now);
         // Heads that were looked at since the last one that made a difference: to look at them again would change nothing.
         let mut seen: BTreeSet<Key> = BTreeSet::new();
@@ -56,7 +57,7 @@ impl Controller {
         for entry in cycle.entries {
             self.take_entry(entry);
         }
-        for eviction in cycle.evictions {
+        for eviction in &cycle.evictions {
             self.take_eviction(eviction);
         }
     }
@@ -77,7 +78,7 @@ impl Controller {
         }
     }
 
-    fn take_eviction(&mut self, eviction: Eviction) {
+    fn take_eviction(&mut self, eviction: &Eviction) {
         let then = Then {
             events: eviction.events.iter().map(record).collect(),
             reports: vec![Report::Eviction],

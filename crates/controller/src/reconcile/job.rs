@@ -7,9 +7,10 @@ use slicegate_admission::lifecycle::{self, At, FinishReason};
 use slicegate_api::{Kind, Object, ObjectMeta, ObjectRef, OwnerReference, kueue};
 use slicegate_workload::{CheckState, ConditionType, Key, Status, Timestamp, Workload};
 
+use super::slices::Choice;
 use crate::controller::{Controller, Then, event};
 use crate::io::{EventType, Operation, field_manager};
-use crate::jobs::{Finished, JobContext, JobError, Stop, annotation, as_job, as_job_mut, label};
+use crate::jobs::{Finished, Integration, JobContext, JobError, Stop, annotation, as_job, as_job_mut, label};
 use crate::names;
 use crate::owner::{is_queued, managed_ancestor};
 use crate::podset::{self, PodSetInfo};
@@ -145,7 +146,7 @@ impl Controller {
         let mut all = self.workloads_of(&view.object);
         all.sort_by_key(|k| self.fed.workloads.get(k).map(|w| (w.created, w.uid.clone())));
         if view.elastic
-            && let Some(choice) = self.choose_slice(now, view, &all)
+            && let Choice::Made(choice) = self.choose_slice(now, view, &all)
         {
             return choice;
         }
@@ -352,7 +353,7 @@ impl Controller {
         let Some(workload) = self.store.workload(key) else { return };
         let mut new = (**workload).clone();
         new.spec.pod_sets.clone_from(&view.pod_sets);
-        new.spec.queue_name = label(view.object.metadata(), keys::QUEUE_NAME).unwrap_or_default().to_owned();
+        label(view.object.metadata(), keys::QUEUE_NAME).unwrap_or_default().clone_into(&mut new.spec.queue_name);
         new.spec.priority_class_ref = priority.class_ref();
         new.spec.priority = Some(priority.value);
         new.spec.maximum_execution_time_seconds = max_execution_time(view.object.metadata());
@@ -547,7 +548,7 @@ impl Controller {
             }
             return;
         }
-        if job.is_some_and(|j| j.on_hold()) && !workload.is_on_hold() {
+        if job.is_some_and(Integration::on_hold) && !workload.is_on_hold() {
             if let Some(plan) = self.plan(key) {
                 plan.status.admission = None;
                 lifecycle::set_pending(&mut plan.status, "OnHold", "Job is on hold", at, &gates);
@@ -624,7 +625,8 @@ impl Controller {
             self.settle_or(now, view, key, |_, _, _, _| {});
             return;
         }
-        if !workload.is_admitted() && !(view.elastic && self.runs_as_another_slice(view, key)) {
+        let may_run = workload.is_admitted() || view.elastic && self.runs_as_another_slice(view, key);
+        if !may_run {
             self.stop_job(view, Some(key), "Not admitted by cluster queue");
         }
     }

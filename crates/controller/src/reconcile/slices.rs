@@ -9,6 +9,15 @@ use crate::controller::{Controller, Then};
 use crate::io::{Operation, field_manager};
 use crate::store::workload_ref;
 
+/// What came of choosing a slice.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Choice {
+    /// There is none that fits the job at all: it is to be treated like any other job.
+    None,
+    /// This one stands for the job now; with `None` it must first be written.
+    Made(Option<Key>),
+}
+
 /// How the sizes of a job and of a Workload compare.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Sizes {
@@ -36,9 +45,8 @@ fn compare(job: &[kueue::PodSet], workload: &[kueue::PodSet]) -> Sizes {
 }
 
 impl Controller {
-    /// Chooses the slice that an elastic job is compared with, and makes it follow the size of the job. `None` if the job has
-    /// none, or one that does not fit it at all, and is to be treated like any other.
-    pub(super) fn choose_slice(&mut self, now: Timestamp, view: &JobView, all: &[Key]) -> Option<Option<Key>> {
+    /// Chooses the slice that an elastic job is compared with, and makes it follow the size of the job.
+    pub(super) fn choose_slice(&mut self, now: Timestamp, view: &JobView, all: &[Key]) -> Choice {
         let known: Vec<std::sync::Arc<Workload>> =
             all.iter().filter_map(|k| self.fed.workloads.get(k).cloned()).filter(|w| !w.is_finished()).collect();
         let slices: Vec<&Workload> = known.iter().map(AsRef::as_ref).collect();
@@ -50,35 +58,35 @@ impl Controller {
                 lifecycle::finish(&mut plan.status, end.reason, end.message, at);
             }
         }
-        let selected = chain.selected?;
+        let Some(selected) = chain.selected else { return Choice::None };
         if view.finished.is_some() {
             // The end of the job is the end of all its slices; the one that runs tells of it.
-            return Some(Some(chain.running.unwrap_or(selected)));
+            return Choice::Made(Some(chain.running.unwrap_or(selected)));
         }
-        let object = self.store.workload(&selected)?.clone();
-        let workload = self.fed.workloads.get(&selected)?.clone();
+        let known = self.store.workload(&selected).cloned().zip(self.fed.workloads.get(&selected).cloned());
+        let Some((object, workload)) = known else { return Choice::None };
         match compare(&view.pod_sets, &object.spec.pod_sets) {
-            Sizes::Different => None,
-            Sizes::Equal => Some(Some(selected)),
+            Sizes::Different => Choice::None,
+            Sizes::Equal => Choice::Made(Some(selected)),
             Sizes::Larger if workload.has_quota_reservation() => {
                 if self.sync_priority(view, &selected, &object) {
-                    return Some(None);
+                    return Choice::Made(None);
                 }
                 if !workload.is_evicted() && chain.running.is_none() {
                     self.create_workload(view, Some(&selected));
                 }
-                Some(Some(selected))
+                Choice::Made(Some(selected))
             }
             Sizes::Smaller | Sizes::Larger => {
                 if self.store.is_locked(&workload_ref(&selected)) {
-                    return Some(None);
+                    return Choice::Made(None);
                 }
                 let mut new = (*object).clone();
                 for (there, wanted) in new.spec.pod_sets.iter_mut().zip(&view.pod_sets) {
                     there.count = wanted.count;
                 }
                 self.write(field_manager::JOB, Operation::Update(new.into()), Then::default());
-                Some(None)
+                Choice::Made(None)
             }
         }
     }

@@ -13,6 +13,9 @@ use crate::controller::{Controller, Plan, Then, event};
 use crate::io::{EventType, Operation, field_manager};
 use crate::store::{owner_ref, workload_ref};
 
+/// The reason of a workload that gates keep out of its queue.
+const GATED: &str = "AdmissionGated";
+
 impl Controller {
     /// Takes the next step in the life of a Workload.
     pub(crate) fn reconcile_workload(&mut self, now: Timestamp, key: &Key) {
@@ -47,8 +50,8 @@ impl Controller {
     /// Whether the job of a Workload is gone.
     fn is_orphan(&self, metadata: &ObjectMeta) -> bool {
         let Some(owner) = crate::store::controller_of(metadata) else {
-            return metadata.deletion_timestamp.is_some()
-                || crate::jobs::label(metadata, crate::keys::JOB_UID).is_some();
+            let had_job = crate::jobs::label(metadata, crate::keys::JOB_UID).is_some();
+            return metadata.deletion_timestamp.is_some() || had_job && self.config.finish_orphaned_workloads;
         };
         // Jobs of kinds that are not known cannot be looked for.
         let Some(job) = owner_ref(metadata) else { return false };
@@ -59,22 +62,23 @@ impl Controller {
     fn retain(&mut self, now: Timestamp, key: &Key, workload: &Workload, object: &Arc<slicegate_api::kueue::Workload>) {
         let reference = workload_ref(key);
         let finished = workload.status.conditions.get(&ConditionType::Finished);
-        if let (Some(seconds), Some(finished)) = (self.config.retention_after_finished_seconds, finished)
-            && !workload.deleting
-        {
+        if let (Some(seconds), Some(finished)) = (self.config.retention_after_finished_seconds, finished) {
             let due = finished.last_transition.plus_seconds(seconds);
             if due > now {
                 self.wake(&reference, due);
-            } else if !self.store.is_locked(&reference) && !self.drop_finalizer(object) {
+            } else if self.store.is_locked(&reference) {
+            } else if workload.deleting {
+                self.drop_finalizer(object);
+            } else {
                 let note = "Deleted finished workload due to elapsed retention";
                 let then = Then::event(event(&reference, EventType::Normal, "Deleted", note));
                 let uid = workload.uid.clone();
-                self.write(field_manager::ADMISSION, Operation::Delete { object: reference, uid }, then);
-                return;
+                self.write(field_manager::ADMISSION, Operation::Delete { object: reference.clone(), uid }, then);
             }
         }
-        // Its job lets it go, unless there is none.
-        if !self.store.is_locked(&workload_ref(key)) && crate::store::controller_of(&object.metadata).is_none() {
+        // Its job lets it go, if it has one.
+        let owned = crate::store::controller_of(&object.metadata).is_some();
+        if workload.deleting && !owned && !self.store.is_locked(&reference) {
             self.drop_finalizer(object);
         }
     }
@@ -96,7 +100,13 @@ impl Controller {
         let queue = counted_in.and_then(|name| self.cluster_queue_spec(&name).cloned());
         let Some(plan) = self.plan(key) else { return };
         let before = plan.status.clone();
+        if workload.spec.active && lifecycle::apply_retry_delay(&mut plan.status, now) {
+            return;
+        }
         lifecycle::sync_preemption_gates(&workload.spec, &mut plan.status, now);
+        if workload.is_on_hold() {
+            return;
+        }
         if !workload.spec.active {
             let (step, _) = lifecycle::deactivate(&mut plan.status, at);
             if let Some(step) = step {
@@ -110,19 +120,32 @@ impl Controller {
             };
             match lifecycle::requeue(workload, &mut plan.status, facts, at, &gates) {
                 Requeue::None => {}
-                Requeue::Wait(until) => self.wake(&reference, until),
+                Requeue::Wait(until) => {
+                    self.wake(&reference, until);
+                    return;
+                }
                 Requeue::Changed => {
                     self.note_requeued(workload);
                     return;
                 }
             }
         }
-        let Some(plan) = self.plan(key) else { return };
-        if lifecycle::apply_retry_delay(&mut plan.status, now) {
-            // The eviction for the same reason comes with it.
-        } else if plan.status != before && workload.spec.active {
+        if let Some(gate) = workload.admission_gated_by().filter(|_| gates.admission_gated_by)
+            && workload.has_quota_reservation()
+            && !workload.is_admitted()
+        {
+            let message = format!("Admission is gated by: {gate}");
+            let Some(plan) = self.plan(key) else { return };
+            plan.status.admission = None;
+            lifecycle::set_pending(&mut plan.status, GATED, &message, at, &gates);
+            tell_gate(plan, &reference, workload, None, Some(GATED));
             return;
         }
+        let Some(plan) = self.plan(key) else { return };
+        if plan.status != before && workload.spec.active {
+            return;
+        }
+        let mut covered = true;
         if let Some(queue) = &queue {
             let mut required = lifecycle::required_checks(queue, workload.status.admission.as_ref());
             if !workload.has_quota_reservation() {
@@ -135,19 +158,20 @@ impl Controller {
             if lifecycle::sync_checks(&mut plan.status.admission_checks, &required, now) {
                 return;
             }
-            let covered = lifecycle::checks_cover(&workload.status.admission_checks, &required);
-            if (covered || !workload.has_quota_reservation()) && lifecycle::sync_admitted(&mut plan.status, at, &gates)
-            {
-                if plan.status.conditions.is_true(&ConditionType::Admitted) {
-                    let since = plan.status.conditions.get(&ConditionType::QuotaReserved).map(|c| c.last_transition);
-                    let waited = since.map_or(0, |t| now.seconds().saturating_sub(t.seconds()).max(0));
-                    let note =
-                        format!("Admitted by ClusterQueue {}, wait time since reservation was {waited}s", queue.name);
-                    plan.then.events.push(event(&reference, EventType::Normal, "Admitted", note));
-                    self.note_admitted_after_checks(workload, waited);
-                }
-                return;
+            covered = lifecycle::checks_cover(&workload.status.admission_checks, &required);
+        }
+        // What is admitted stays so until it is evicted, whatever its checks say.
+        let settled = workload.has_quota_reservation() && (workload.is_admitted() || !covered);
+        if !settled && lifecycle::sync_admitted(&mut plan.status, at, &gates) {
+            if plan.status.conditions.is_true(&ConditionType::Admitted) {
+                let name = workload.status.admission.as_ref().map_or("", |a| &a.cluster_queue);
+                let since = plan.status.conditions.get(&ConditionType::QuotaReserved).map(|c| c.last_transition);
+                let waited = since.map_or(0, |t| now.seconds().saturating_sub(t.seconds()).max(0));
+                let note = format!("Admitted by ClusterQueue {name}, wait time since reservation was {waited}s");
+                plan.then.events.push(event(&reference, EventType::Normal, "Admitted", note));
+                self.note_admitted_after_checks(workload, waited);
             }
+            return;
         }
         if workload.has_quota_reservation() {
             self.reserved(now, workload, queue.as_ref().map(|q| (q.stop_policy, q.deleting)), local_queue.as_ref());
@@ -155,7 +179,11 @@ impl Controller {
             let facts = self.engine.pending_facts(workload);
             let Some(plan) = self.plan(key) else { return };
             let old = reason_of_pending(&plan.status);
-            if lifecycle::sync_pending(workload, &mut plan.status, &facts, at, &gates) {
+            if old.as_deref() == Some(GATED) && workload.admission_gated_by().is_none() {
+                let message = "AdmissionGatedBy cleared, waiting for quota reservation";
+                lifecycle::set_pending(&mut plan.status, "PendingEvaluation", message, at, &gates);
+                tell_gate(plan, &reference, workload, old.as_deref(), Some("PendingEvaluation"));
+            } else if lifecycle::sync_pending(workload, &mut plan.status, &facts, at, &gates) {
                 let new = reason_of_pending(&plan.status);
                 tell_gate(plan, &reference, workload, old.as_deref(), new.as_deref());
             }
@@ -177,7 +205,6 @@ impl Controller {
         let wait_for_pods = self.config.engine.wait_for_pods_ready.clone();
         let status = &workload.status;
         match lifecycle::check_verdict(status) {
-            CheckVerdict::None => {}
             CheckVerdict::Rejected { message } if workload.spec.active => {
                 let Some(plan) = self.plan(key) else { return };
                 let note = format!("Deactivated due to {message}");
@@ -193,7 +220,7 @@ impl Controller {
                     EvictionStep { reason: lifecycle::EvictionReason::AdmissionCheck, cause: Box::default(), message };
                 return self.evict(workload, &step, at);
             }
-            CheckVerdict::Retry { .. } => {}
+            CheckVerdict::None | CheckVerdict::Retry { .. } => {}
         }
         let policy = |deleting: bool, policy: StopPolicy| (!deleting).then_some(policy);
         let facts = StopFacts {
@@ -251,6 +278,10 @@ impl Controller {
 }
 
 fn tell_eviction(plan: &mut Plan, workload: &Workload, step: &EvictionStep) {
+    // Who holds no quota loses nothing.
+    if workload.status.admission.is_none() {
+        return;
+    }
     let told = lifecycle::eviction_event(workload, step);
     plan.then.events.push(event(&workload_ref(&workload.key), EventType::Normal, told.reason, told.note));
 }
@@ -268,7 +299,6 @@ fn tell_gate(
     old: Option<&str>,
     new: Option<&str>,
 ) {
-    const GATED: &str = "AdmissionGated";
     if new == Some(GATED)
         && let Some(gate) = workload.admission_gated_by()
     {

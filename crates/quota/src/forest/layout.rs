@@ -45,14 +45,21 @@ impl Forest {
         }
         self.free_trees.append(&mut old_trees);
 
+        for (range, cyclic) in &components {
+            for id in &order[range.clone()] {
+                let node = &mut self.nodes[id.index()];
+                node.cyclic = *cyclic;
+                node.parent = if *cyclic { None } else { node.up };
+            }
+        }
         let mut kept = kept.as_slice();
         for (range, cyclic) in components {
             if cyclic {
                 for id in &order[range] {
-                    self.build_tree(std::slice::from_ref(id), true, &mut kept, extra);
+                    self.build_tree(std::slice::from_ref(id), &mut kept, extra);
                 }
             } else {
-                self.build_tree(&order[range], false, &mut kept, extra);
+                self.build_tree(&order[range], &mut kept, extra);
             }
         }
         if extra.is_none() {
@@ -97,19 +104,15 @@ impl Forest {
         let Some(tree) = self.trees.get(node.tree) else { return };
         if node.kind == NodeKind::ClusterQueue && node.alive {
             let cells = tree.cells.get(node.offset..).unwrap_or_default();
-            let used = tree.columns.iter().zip(cells).filter(|(_, cell)| cell.usage != Amount::ZERO);
+            // Inside a what-if even what is not used now may have to be restored.
+            let all = self.recording > 0;
+            let used = tree.columns.iter().zip(cells).filter(|(_, cell)| all || cell.usage != Amount::ZERO);
             kept.extend(used.map(|(&pair, cell)| Kept { node: id, pair, usage: cell.usage }));
         }
     }
 
     /// Builds one tree of these nodes, parents first. The kept usage of its nodes comes first in `kept` and is taken off.
-    fn build_tree(
-        &mut self,
-        order: &[NodeId],
-        cyclic: bool,
-        kept: &mut &[Kept],
-        extra: Option<(NodeId, FlavorResourceId)>,
-    ) {
+    fn build_tree(&mut self, order: &[NodeId], kept: &mut &[Kept], extra: Option<(NodeId, FlavorResourceId)>) {
         let Some(&root) = order.first() else { return };
         let index = self.free_trees.pop().unwrap_or_else(|| {
             self.trees.push(Tree::default());
@@ -117,8 +120,7 @@ impl Forest {
         });
         for &id in order {
             let node = &mut self.nodes[id.index()];
-            (node.tree, node.root, node.cyclic) = (index, root, cyclic);
-            node.parent = if cyclic { None } else { node.up };
+            (node.tree, node.root) = (index, root);
         }
         let mine = kept.iter().take_while(|k| self.nodes[k.node.index()].tree == index).count();
         let (mine, rest) = kept.split_at(mine);

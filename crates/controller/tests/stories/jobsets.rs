@@ -1,16 +1,14 @@
 //! JobSets from creation to their end.
 
-mod api;
-
-use api::{World, complete, jobset, progress, queue};
+use crate::api::{World, complete, jobset, progress, queue};
 use serde_json::json;
 use slicegate_api::{Kind, ObjectRef};
 use slicegate_controller::{Configuration, Operation, WriteError};
-use slicegate_workload::{ConditionType, Status};
+use slicegate_workload::{ConditionType, Status, Workload};
 
 fn world(quota: i64) -> World {
     let mut world = World::new(Configuration::default());
-    queue(&mut world, json!({"pool": "tpu"}), quota, json!({}));
+    queue(&mut world, &json!({"pool": "tpu"}), quota, &json!({}));
     world.settle();
     world
 }
@@ -91,7 +89,7 @@ fn a_jobset_waits_until_there_is_room() {
 #[test]
 fn a_jobset_is_preempted_waits_and_comes_back() {
     let mut world = World::new(Configuration::default());
-    queue(&mut world, json!({}), 24, json!({"withinClusterQueue": "LowerPriority"}));
+    queue(&mut world, &json!({}), 24, &json!({"withinClusterQueue": "LowerPriority"}));
     world.put(json!({"kind": "PriorityClass", "metadata": {"name": "high"}, "value": 100}));
     world.settle();
     let low = world.put(jobset("low", 3, None));
@@ -183,15 +181,14 @@ fn every_write_may_fail_once() {
                 count += 1;
                 (count == at + 1).then(|| errors(write.operation.object())[kind].clone())
             });
-            println!("fault {kind} at write {at}");
             let job = world.put(jobset("a", 3, None));
-            run(&mut world, |w| w.controller.workload_of(&job).is_some_and(|x| x.is_admitted()));
+            run(&mut world, |w| w.controller.workload_of(&job).is_some_and(Workload::is_admitted));
             run(&mut world, |w| w.json(&job)["spec"]["suspend"] == false);
             progress(&mut world, &job, 3, 0);
             complete(&mut world, &job, "Completed");
             run(&mut world, |w| w.workload(&job).is_finished());
             let second = world.put(jobset("b", 3, None));
-            run(&mut world, |w| w.controller.workload_of(&second).is_some_and(|x| x.is_admitted()));
+            run(&mut world, |w| w.controller.workload_of(&second).is_some_and(Workload::is_admitted));
             let creates = world
                 .writes
                 .iter()

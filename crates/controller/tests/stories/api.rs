@@ -10,12 +10,12 @@ use slicegate_controller::{
 use slicegate_workload::{ConditionType, Key, Timestamp, Workload};
 
 /// 2026-01-01T00:00:00Z.
-pub(crate) const START: i64 = 1_767_225_600;
+pub(super) const START: i64 = 1_767_225_600;
 
 /// The objects, as an API server keeps them.
 #[derive(Default)]
-pub(crate) struct Api {
-    pub(crate) objects: BTreeMap<ObjectRef, Object>,
+pub(super) struct Api {
+    pub(super) objects: BTreeMap<ObjectRef, Object>,
     version: u64,
     uids: u64,
     now: Timestamp,
@@ -56,7 +56,7 @@ impl Api {
         if doomed {
             self.objects.remove(&reference);
             self.changes.push(Change::Deleted(object.clone()));
-            self.collect(object.uid().to_owned());
+            self.collect(object.uid());
         } else {
             self.objects.insert(reference, object.clone());
             self.changes.push(Change::Applied(object.clone()));
@@ -65,7 +65,7 @@ impl Api {
     }
 
     /// Removes what the object that is gone controlled.
-    fn collect(&mut self, uid: String) {
+    fn collect(&mut self, uid: &str) {
         let owned: Vec<ObjectRef> = self
             .objects
             .values()
@@ -77,7 +77,7 @@ impl Api {
         }
     }
 
-    pub(crate) fn create(&mut self, mut object: Object) -> Result<Object, WriteError> {
+    pub(super) fn create(&mut self, mut object: Object) -> Result<Object, WriteError> {
         if self.objects.contains_key(&object.reference()) {
             return Err(WriteError::AlreadyExists(object.reference()));
         }
@@ -89,7 +89,7 @@ impl Api {
         Ok(self.store(object))
     }
 
-    pub(crate) fn delete(&mut self, reference: &ObjectRef) {
+    pub(super) fn delete(&mut self, reference: &ObjectRef) {
         let Some(object) = self.objects.get(reference) else { return };
         let mut object = object.clone();
         if object.metadata().deletion_timestamp.is_none() {
@@ -98,7 +98,7 @@ impl Api {
         }
     }
 
-    pub(crate) fn perform(&mut self, write: &Write) -> Result<Option<Object>, WriteError> {
+    pub(super) fn perform(&mut self, write: &Write) -> Result<Option<Object>, WriteError> {
         let reference = write.operation.object();
         match &write.operation {
             Operation::Create(object) => self.create(object.clone()).map(Some),
@@ -129,23 +129,25 @@ impl Api {
     }
 }
 
+/// Decides the fate of a write before it reaches the server.
+type Fault = Box<dyn FnMut(&Write) -> Option<WriteError>>;
+
 /// A controller, its API server, and what it said.
-pub(crate) struct World {
-    pub(crate) api: Api,
-    pub(crate) controller: Controller,
-    pub(crate) now: Timestamp,
-    pub(crate) events: Vec<EventRecord>,
-    pub(crate) notes: Vec<Note>,
-    pub(crate) writes: Vec<Write>,
-    pub(crate) wake_at: Option<Timestamp>,
-    /// Decides the fate of a write before it reaches the server.
-    pub(crate) fault: Box<dyn FnMut(&Write) -> Option<WriteError>>,
+pub(super) struct World {
+    pub(super) api: Api,
+    pub(super) controller: Controller,
+    pub(super) now: Timestamp,
+    pub(super) events: Vec<EventRecord>,
+    pub(super) notes: Vec<Note>,
+    pub(super) writes: Vec<Write>,
+    pub(super) wake_at: Option<Timestamp>,
+    pub(super) fault: Fault,
     /// Every report is made twice, the older ones again after the newer.
-    pub(crate) noisy: bool,
+    pub(super) noisy: bool,
 }
 
 impl World {
-    pub(crate) fn new(configuration: Configuration) -> Self {
+    pub(super) fn new(configuration: Configuration) -> Self {
         let now = Timestamp::from_seconds(START);
         let mut world = Self {
             api: Api { now, ..Api::default() },
@@ -163,7 +165,7 @@ impl World {
     }
 
     /// Makes an object.
-    pub(crate) fn put(&mut self, value: Value) -> ObjectRef {
+    pub(super) fn put(&mut self, value: Value) -> ObjectRef {
         let kind = Kind::ALL.iter().find(|k| Some(k.as_str()) == value["kind"].as_str()).unwrap();
         let mut object = kind.read(value).unwrap();
         if kind.is_namespaced() && object.metadata().namespace.is_none() {
@@ -175,7 +177,7 @@ impl World {
     }
 
     /// Changes an object as somebody else would.
-    pub(crate) fn edit(&mut self, reference: &ObjectRef, change: impl FnOnce(&mut Value)) {
+    pub(super) fn edit(&mut self, reference: &ObjectRef, change: impl FnOnce(&mut Value)) {
         let old = self.api.objects[reference].clone();
         let mut value = old.to_json().unwrap();
         change(&mut value);
@@ -187,7 +189,7 @@ impl World {
         self.deliver();
     }
 
-    pub(crate) fn delete(&mut self, reference: &ObjectRef) {
+    pub(super) fn delete(&mut self, reference: &ObjectRef) {
         self.api.delete(reference);
         self.deliver();
     }
@@ -206,7 +208,7 @@ impl World {
     }
 
     /// One call of the controller; its writes are performed. Returns how many there were.
-    pub(crate) fn step(&mut self) -> usize {
+    pub(super) fn step(&mut self) -> usize {
         let effects = self.controller.reconcile(self.now);
         self.events.extend(effects.events);
         self.notes.extend(effects.notes);
@@ -227,7 +229,7 @@ impl World {
 
     /// Lets the controller work until it is content, and checks that it then stays so.
     #[track_caller]
-    pub(crate) fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         for _ in 0..100 {
             if self.step() == 0 {
                 let again = self.controller.reconcile(self.now);
@@ -239,14 +241,14 @@ impl World {
         panic!("it never comes to rest: {:?}", self.writes.iter().rev().take(4).collect::<Vec<_>>());
     }
 
-    pub(crate) fn advance(&mut self, seconds: i64) {
+    pub(super) fn advance(&mut self, seconds: i64) {
         self.now = self.now.plus_seconds(seconds);
         self.api.now = self.now;
     }
 
     /// Waits until the controller wants to be called again.
     #[track_caller]
-    pub(crate) fn sleep(&mut self) {
+    pub(super) fn sleep(&mut self) {
         let wake = self.wake_at.expect("nothing to wait for");
         assert!(wake > self.now, "it wants to be called again at once");
         self.now = wake;
@@ -254,37 +256,37 @@ impl World {
         self.settle();
     }
 
-    pub(crate) fn json(&self, reference: &ObjectRef) -> Value {
+    pub(super) fn json(&self, reference: &ObjectRef) -> Value {
         self.api.objects[reference].to_json().unwrap()
     }
 
     /// The workload of a job.
     #[track_caller]
-    pub(crate) fn workload(&self, job: &ObjectRef) -> &Workload {
+    pub(super) fn workload(&self, job: &ObjectRef) -> &Workload {
         self.controller.workload_of(job).expect("a workload")
     }
 
-    pub(crate) fn has(&self, job: &ObjectRef, kind: &ConditionType) -> bool {
+    pub(super) fn has(&self, job: &ObjectRef, kind: &ConditionType) -> bool {
         self.workload(job).status.conditions.is_true(kind)
     }
 
-    pub(crate) fn key(&self, job: &ObjectRef) -> Key {
+    pub(super) fn key(&self, job: &ObjectRef) -> Key {
         self.workload(job).key.clone()
     }
 
     /// The reasons of the Events about an object, in order.
-    pub(crate) fn reasons(&self, object: &ObjectRef) -> Vec<&str> {
+    pub(super) fn reasons(&self, object: &ObjectRef) -> Vec<&str> {
         self.events.iter().filter(|e| e.object == *object).map(|e| &*e.reason).collect()
     }
 
     /// The lines told about a workload.
-    pub(crate) fn told(&self, workload: &Key) -> Vec<&str> {
+    pub(super) fn told(&self, workload: &Key) -> Vec<&str> {
         self.notes.iter().filter(|n| n.workload == *workload).map(|n| n.text.as_str()).collect()
     }
 }
 
 /// Quota of one flavor and one resource, and a LocalQueue that leads to it.
-pub(crate) fn queue(world: &mut World, flavor_labels: Value, quota: i64, preemption: Value) {
+pub(super) fn queue(world: &mut World, flavor_labels: &Value, quota: i64, preemption: &Value) {
     world.put(json!({"kind": "ResourceFlavor", "metadata": {"name": "vlp"}, "spec": {"nodeLabels": flavor_labels}}));
     world.put(json!({"kind": "ClusterQueue", "metadata": {"name": "cq"}, "spec": {
         "namespaceSelector": {}, "preemption": preemption,
@@ -294,7 +296,7 @@ pub(crate) fn queue(world: &mut World, flavor_labels: Value, quota: i64, preempt
 }
 
 /// A JobSet of so many slices of two hosts with four chips each.
-pub(crate) fn jobset(name: &str, slices: i64, priority_class: Option<&str>) -> Value {
+pub(super) fn jobset(name: &str, slices: i64, priority_class: Option<&str>) -> Value {
     let mut pod = json!({"containers": [{"name": "c", "resources": {"limits": {"google.com/tpu": "4"}}}],
         "nodeSelector": {"cloud.google.com/gke-tpu-topology": "2x4"}});
     if let Some(class) = priority_class {
@@ -306,7 +308,7 @@ pub(crate) fn jobset(name: &str, slices: i64, priority_class: Option<&str>) -> V
 }
 
 /// Sets how many Jobs of a JobSet are active and done.
-pub(crate) fn progress(world: &mut World, jobset: &ObjectRef, active: i64, succeeded: i64) {
+pub(super) fn progress(world: &mut World, jobset: &ObjectRef, active: i64, succeeded: i64) {
     world.edit(jobset, |v| {
         v["status"]["replicatedJobsStatus"] =
             json!([{"name": "slice", "active": active, "ready": active, "succeeded": succeeded}]);
@@ -314,7 +316,7 @@ pub(crate) fn progress(world: &mut World, jobset: &ObjectRef, active: i64, succe
 }
 
 /// Ends a JobSet.
-pub(crate) fn complete(world: &mut World, jobset: &ObjectRef, condition: &str) {
+pub(super) fn complete(world: &mut World, jobset: &ObjectRef, condition: &str) {
     let now = convert::time_to_api(world.now.truncated());
     world.edit(jobset, |v| {
         v["status"]["replicatedJobsStatus"] = json!([{"name": "slice", "active": 0}]);

@@ -1,8 +1,6 @@
 //! RayJobs, the second of which needs capacity that must be asked for.
 
-mod api;
-
-use api::World;
+use crate::api::World;
 use serde_json::{Value, json};
 use slicegate_api::{Kind, ObjectRef, convert};
 use slicegate_controller::Configuration;

@@ -76,6 +76,18 @@ pub enum Violation {
         /// What it has.
         allocatable: String,
     },
+    /// What is counted for a node is not what its pods use.
+    #[error("node {node}: {counted} {resource} are counted, but its pods use {used}")]
+    Miscounted {
+        /// The node.
+        node: Box<str>,
+        /// The resource.
+        resource: Box<str>,
+        /// What is counted.
+        counted: String,
+        /// What its pods use.
+        used: String,
+    },
     /// Chips of a node belong to several pods.
     #[error("the chips of node {node} belong to {} pods", pods.len())]
     SharedChips {
@@ -452,6 +464,13 @@ impl World {
                 if !all.contains(&gang.key.to_string()) {
                     all.push(gang.key.to_string());
                 }
+            }
+        }
+        for (resource, counted) in &node.used {
+            let used = used.get(resource).copied().unwrap_or_default();
+            if used != *counted {
+                let (counted, used) = (counted.to_string(), used.to_string());
+                found.push(Violation::Miscounted { node: node.name.clone(), resource: resource.clone(), counted, used });
             }
         }
         for (resource, used) in used {

@@ -249,7 +249,9 @@ impl Controller {
                 match now_is {
                     Some(object) => self.apply(now, &object),
                     None => {
-                        if let Applied::Changed(Some(old)) = self.store.forget(&reference) {
+                        // It is remembered as gone, so that a late report does not bring it back.
+                        if let Some(old) = self.store.get(&reference).cloned() {
+                            self.store.remove(&old);
                             self.mark(&old, None);
                         }
                     }

@@ -372,6 +372,10 @@ impl Controller {
                 }
             }
             Kind::WorkloadPriorityClass | Kind::PriorityClass | Kind::ResourceFlavor => {
+                if object.kind() == Kind::WorkloadPriorityClass {
+                    let class = format!("kueue.x-k8s.io/WorkloadPriorityClass/{}", object.name());
+                    self.mark_workloads(|w| *w.spec.priority_class == *class);
+                }
                 for kind in jobs::KINDS {
                     let all: Vec<ObjectRef> = self.store.all(kind).map(Object::reference).collect();
                     self.dirty.extend(all);

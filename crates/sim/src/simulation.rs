@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use slicegate_api::scenario::Scenario;
 use slicegate_api::{Kind, Object, ObjectRef};
 use slicegate_controller::{Configuration, Controller, EventRecord, WriteError, WriteOutcome};
 use slicegate_workload::Timestamp;
@@ -195,9 +196,6 @@ impl<A: Admission> Simulation<A> {
                 Event::Apply(number) => {
                     wakes_only = false;
                     self.apply(number);
-                    if !matches!(self.world.queue.peek(), Some((next, Event::Apply(_))) if next == at && self.is_start(at)) {
-                        break;
-                    }
                 }
                 Event::Wake => {
                     if self.wake == Some(at) {
@@ -269,7 +267,8 @@ impl<A: Admission> Simulation<A> {
     }
 
     fn apply(&mut self, number: usize) {
-        let item = self.applies[number].item.clone();
+        // A document is applied once; nothing keeps it afterwards.
+        let item = std::mem::replace(&mut self.applies[number].item, Item::Scenario(Scenario::default()));
         let object = match item {
             Item::NodePool(pool) => {
                 self.world.add_node_pool(&pool);

@@ -33,7 +33,8 @@ pub(crate) fn sim_time(time: &Time) -> Timestamp {
 pub struct Store {
     objects: BTreeMap<ObjectRef, Object>,
     owned: BTreeMap<Box<str>, BTreeSet<ObjectRef>>,
-    applied: BTreeMap<ObjectRef, serde_json::Value>,
+    /// The last document applied for each object, as JSON.
+    applied: BTreeMap<ObjectRef, Box<str>>,
     changes: Vec<Change>,
     history: History,
     keep_history: bool,

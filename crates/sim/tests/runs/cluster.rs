@@ -1,10 +1,8 @@
 //! Whole runs on simulated clusters, with a controller that hands out chips first come, first served.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::{Fifo, item, jobset, lines, pool, rayjob, run, scaling_pool, simulation};
+use crate::common::{Fifo, item, jobset, lines, pool, rayjob, run, scaling_pool, simulation};
 use serde_json::{Value, json};
 use slicegate_api::{Kind, Object, ObjectRef};
 use slicegate_sim::render::{self, Resource, TableOptions, TextOptions};

@@ -1,8 +1,6 @@
 //! What holds for every input.
 
-mod common;
-
-use common::{Fifo, item, jobset, pool, rayjob, scaling_pool, simulation};
+use crate::common::{Fifo, item, jobset, pool, rayjob, scaling_pool, simulation};
 use proptest::prelude::*;
 use serde_json::json;
 use slicegate_api::{Kind, ObjectRef};

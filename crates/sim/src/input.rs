@@ -13,6 +13,7 @@ use crate::duration::{ParseDurationError, parse_duration};
 
 /// A document.
 #[derive(Clone, PartialEq, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there are few, and they are matched on everywhere")]
 pub enum Item {
     /// An object of the API.
     Object(Object),
@@ -52,8 +53,8 @@ impl Files for ManifestFiles {
     fn load(&self, file: &str, env: &BTreeMap<String, String>) -> Result<Vec<Item>, String> {
         let spec = PathSpec { path: self.folder.join(file), env: env.clone() };
         let lines = |lines: Vec<String>| lines.join("; ");
-        let sources = sources_from_paths(&[spec])
-            .map_err(|errors| lines(errors.iter().map(ToString::to_string).collect()))?;
+        let sources =
+            sources_from_paths(&[spec]).map_err(|errors| lines(errors.iter().map(ToString::to_string).collect()))?;
         let loaded = load(&sources, &slicegate_manifest::Options::default());
         if loaded.has_errors() {
             let errors = loaded.diagnostics.iter().filter(|d| d.is_error()).map(ToString::to_string);
@@ -126,7 +127,9 @@ pub enum ScenarioError {
         text: String,
     },
     /// An event names an object that no document describes.
-    #[error("Scenario {scenario}: {field}: no document describes {object:?}; name it as kind/name or kind/namespace/name")]
+    #[error(
+        "Scenario {scenario}: {field}: no document describes {object:?}; name it as kind/name or kind/namespace/name"
+    )]
     NoSuchObject {
         /// The scenario's name.
         scenario: String,
@@ -316,7 +319,7 @@ fn by_rule(items: impl Iterator<Item = Item>) -> Vec<Apply> {
         let first = match &item {
             Item::Object(object) => {
                 let known = !seen.insert(object.reference());
-                !is_job(object) && !(known && at > 0)
+                !(is_job(object) || known && at > 0)
             }
             Item::NodePool(_) | Item::Scenario(_) => true,
         };
@@ -379,7 +382,7 @@ mod tests {
         Item::Object(kind.read(json!({"metadata": {"name": name}})).unwrap())
     }
 
-    fn scenario(spec: Value) -> Item {
+    fn scenario(spec: &Value) -> Item {
         Item::Scenario(serde_json::from_value(json!({"metadata": {"name": "s"}, "spec": spec})).unwrap())
     }
 
@@ -413,14 +416,14 @@ mod tests {
         let items = vec![
             object(Kind::JobSet, "a"),
             object(Kind::JobSet, "b"),
-            scenario(json!({"events": [{"at": "1m", "apply": {"object": "JobSet/default/a"}}]})),
+            scenario(&json!({"events": [{"at": "1m", "apply": {"object": "JobSet/default/a"}}]})),
         ];
         assert_eq!(times(items), list(&[(1, "b"), (60, "a")]));
     }
 
     #[test]
     fn bad_values_are_told_with_their_places() {
-        let items = vec![scenario(json!({
+        let items = vec![scenario(&json!({
             "start": "yesterday", "runTime": "long", "dws": {"givesUpAfter": "7 days"}, "runTimes": {"a": "x"},
             "events": [{"at": "soon"}, {"at": "1s"}, {"at": "1s", "apply": {"object": "JobSet/none"}},
                        {"at": "1s", "apply": {"file": "f.yaml"}}]
@@ -433,7 +436,7 @@ mod tests {
 
     #[test]
     fn settings_are_read() {
-        let items = vec![scenario(json!({
+        let items = vec![scenario(&json!({
             "start": "2026-02-01T00:00:00Z", "until": "1d", "runTimes": {"JobSet/a": "90s"}, "nodeProvisioning": "3m"
         }))];
         let plan = Plan::new(Input { items, ..Input::default() }, &NoFiles).unwrap();

@@ -54,7 +54,11 @@ pub struct Outcome {
 impl Outcome {
     /// The objects as they were at a time; those at the end if no history was kept.
     pub fn objects_at(&self, time: Timestamp) -> BTreeMap<ObjectRef, Object> {
-        if self.history.revisions().is_empty() || time >= self.end { self.objects.clone() } else { self.history.at(time) }
+        if self.history.revisions().is_empty() || time >= self.end {
+            self.objects.clone()
+        } else {
+            self.history.at(time)
+        }
     }
 }
 
@@ -163,7 +167,16 @@ impl<A: Admission> Simulation<A> {
             }
         }
         let last = world.now;
-        Ok(Self { world, admission, applies: plan.applies, events: Vec::new(), wake: None, idle_wakes: 0, last, over: false })
+        Ok(Self {
+            world,
+            admission,
+            applies: plan.applies,
+            events: Vec::new(),
+            wake: None,
+            idle_wakes: 0,
+            last,
+            over: false,
+        })
     }
 
     /// Runs to the end.
@@ -190,8 +203,7 @@ impl<A: Admission> Simulation<A> {
         let told = self.world.timeline.len();
         let mut wakes_only = true;
         // Documents are applied one by one; what else is due at this moment happens together.
-        loop {
-            let Some((_, event)) = self.world.queue.pop() else { break };
+        while let Some((_, event)) = self.world.queue.pop() {
             match event {
                 Event::Apply(number) => {
                     wakes_only = false;
@@ -207,7 +219,8 @@ impl<A: Admission> Simulation<A> {
                     self.world.happen(event);
                 }
             }
-            if !matches!(self.world.queue.peek(), Some((next, event)) if next == at && (self.is_start(at) || !matches!(event, Event::Apply(_)))) {
+            if !matches!(self.world.queue.peek(), Some((next, event)) if next == at && (self.is_start(at) || !matches!(event, Event::Apply(_))))
+            {
                 break;
             }
         }
@@ -454,7 +467,12 @@ impl World {
             let used = used.get(resource).copied().unwrap_or_default();
             if used != *counted {
                 let (counted, used) = (counted.to_string(), used.to_string());
-                found.push(Violation::Miscounted { node: node.name.clone(), resource: resource.clone(), counted, used });
+                found.push(Violation::Miscounted {
+                    node: node.name.clone(),
+                    resource: resource.clone(),
+                    counted,
+                    used,
+                });
             }
         }
         for (resource, used) in used {

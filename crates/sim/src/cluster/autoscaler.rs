@@ -29,7 +29,10 @@ impl World {
             let mut remarks = Vec::new();
             let new = Pool::from_document(document, &mut remarks);
             self.nodes.pools[id.0].autoscaling = new.autoscaling;
-            self.warn(format!("NodePool {} is described again: only its autoscaling limits are changed", document.name));
+            self.warn(format!(
+                "NodePool {} is described again: only its autoscaling limits are changed",
+                document.name
+            ));
             self.nodes.grow = true;
             return;
         }
@@ -84,7 +87,7 @@ impl World {
             }
             let offers: BTreeMap<String, Quantity> =
                 pool.allocatable.iter().map(|(key, value)| (key.to_string(), Quantity(value.to_string()))).collect();
-            if let Some(state) = self.nodes.nodes.get_mut(node.0).and_then(Option::as_mut) {
+            if let Some(state) = self.nodes.slots.get_mut(node.0).and_then(Option::as_mut) {
                 state.labels = labels.iter().map(|(k, v)| (k.as_str().into(), v.as_str().into())).collect();
             }
             let time = api_time(self.now);
@@ -147,7 +150,7 @@ impl World {
             for pod in &places {
                 let Some(pending) = self.nodes.pending.get(pod) else { continue };
                 let gang = pending.gang.as_ref().filter(|gang| gang.seeks).map(|gang| gang.key.clone());
-                if self.fits_in_coming(&pools, &mut coming, &requests, gang.as_deref()) {
+                if Self::fits_in_coming(&pools, &mut coming, &requests, gang.as_deref()) {
                     continue;
                 }
                 let mut found = self.growable(&pools, &grown);
@@ -163,7 +166,7 @@ impl World {
                 let room = self.nodes.pool(id).allocatable.clone();
                 let entry = coming.entry(id).or_insert_with(|| Coming { rooms: Vec::new(), gang: None });
                 entry.rooms.extend(std::iter::repeat_n(room, usize::try_from(count).unwrap_or(0)));
-                self.fits_in_coming(&[id], &mut coming, &requests, gang.as_deref());
+                Self::fits_in_coming(&[id], &mut coming, &requests, gang.as_deref());
             }
             if full {
                 self.report_unschedulable(class_id);
@@ -190,7 +193,6 @@ impl World {
     }
 
     fn fits_in_coming(
-        &self,
         pools: &[PoolId],
         coming: &mut BTreeMap<PoolId, Coming>,
         requests: &[(Box<str>, i128)],
@@ -202,9 +204,9 @@ impl World {
                 continue;
             }
             let room = entry.rooms.iter_mut().find(|room| {
-                requests.iter().all(|(name, nanos)| {
-                    *nanos <= 0 || room.get(name).is_some_and(|have| *nanos <= have.nanos())
-                })
+                requests
+                    .iter()
+                    .all(|(name, nanos)| *nanos <= 0 || room.get(name).is_some_and(|have| *nanos <= have.nanos()))
             });
             let Some(room) = room else { continue };
             for (name, nanos) in requests {
@@ -234,7 +236,8 @@ impl World {
             crate::duration::words(self.settings.node_provisioning)
         );
         self.say(None, EntryKind::ScaleUp, text);
-        self.queue.schedule(self.now.plus_micros(self.settings.node_provisioning), Event::NodesReady { pool: id, number });
+        self.queue
+            .schedule(self.now.plus_micros(self.settings.node_provisioning), Event::NodesReady { pool: id, number });
     }
 
     /// The nodes of a scale-up are there.
@@ -298,7 +301,8 @@ impl World {
 
     /// Without pools in the documents, makes one that serves a class of pods, as Autopilot does.
     pub(crate) fn make_pool_for(&mut self, class: ClassId) -> bool {
-        if self.nodes.pools.iter().any(|pool| pool.origin != Origin::Made) || self.nodes.classes[class.0].shape.consumes {
+        if self.nodes.pools.iter().any(|pool| pool.origin != Origin::Made) || self.nodes.classes[class.0].shape.consumes
+        {
             return false;
         }
         let shape = self.nodes.classes[class.0].shape.clone();

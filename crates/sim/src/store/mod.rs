@@ -155,7 +155,7 @@ impl Store {
                 let (key, old) = self.current(&object)?;
                 let mut object = object;
                 parts::keep_status(&mut object, &old);
-                Ok(self.replace_or_finish(key, &old, object))
+                Ok(self.replace_or_finish(&key, &old, object))
             }
             Operation::UpdateStatus(object) => {
                 let (key, old) = self.current(&object)?;
@@ -186,11 +186,14 @@ impl Store {
         Ok((key, old.clone()))
     }
 
-    fn replace_or_finish(&mut self, key: ObjectRef, old: &Object, object: Object) -> Option<Object> {
+    fn replace_or_finish(&mut self, key: &ObjectRef, old: &Object, object: Object) -> Option<Object> {
         let next = self.replace(key.clone(), old, object);
         let meta = next.metadata();
-        if meta.deletion_timestamp.is_some() && meta.finalizers.as_ref().is_none_or(Vec::is_empty) && key.kind != Kind::Pod {
-            self.remove(&key);
+        if meta.deletion_timestamp.is_some()
+            && meta.finalizers.as_ref().is_none_or(Vec::is_empty)
+            && key.kind != Kind::Pod
+        {
+            self.remove(key);
             return None;
         }
         Some(next)

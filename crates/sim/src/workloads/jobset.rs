@@ -178,13 +178,17 @@ impl World {
         if done < most {
             status.restarts = Some(status.restarts.unwrap_or(0).saturating_add(1));
             status.restarts_count_towards_max = Some(done.saturating_add(1));
-            let text = format!("Job {first} failed: the JobSet starts again ({} of {most} restarts)", done.saturating_add(1));
+            let text =
+                format!("Job {first} failed: the JobSet starts again ({} of {most} restarts)", done.saturating_add(1));
             self.told_running.remove(key);
             self.say(Some(key.clone()), EntryKind::Restarted, text);
             return;
         }
         let (reason, message) = if has_policy {
-            ("ReachedMaxRestarts", format!("jobset failed due to reaching max number of restarts (first failed job: {first})"))
+            (
+                "ReachedMaxRestarts",
+                format!("jobset failed due to reaching max number of restarts (first failed job: {first})"),
+            )
         } else {
             ("FailedJobs", format!("jobset failed due to one or more job failures (first failed job: {first})"))
         };
@@ -349,8 +353,13 @@ fn succeeded(jobset: &JobSet, children: &Children) -> bool {
         .collect();
     let counts = |name: &str| targets.is_empty() || targets.contains(&name);
     let done = children.succeeded.iter().filter(|job| counts(replicated_job(job))).count();
-    let wanted: i32 =
-        jobset.spec.replicated_jobs.iter().filter(|group| counts(&group.name)).map(replicas).fold(0, i32::saturating_add);
+    let wanted: i32 = jobset
+        .spec
+        .replicated_jobs
+        .iter()
+        .filter(|group| counts(&group.name))
+        .map(replicas)
+        .fold(0, i32::saturating_add);
     let done = i32::try_from(done).unwrap_or(i32::MAX);
     wanted > 0 && if any { done > 0 } else { done >= wanted }
 }
@@ -376,7 +385,7 @@ mod tests {
     use crate::input::Settings;
     use serde_json::json;
 
-    fn world(replicated: serde_json::Value, restarts: i32) -> (World, ObjectRef) {
+    fn world(replicated: &Value, restarts: i32) -> (World, ObjectRef) {
         let mut world = World::new(Settings::default(), true);
         let object = Kind::JobSet
             .read(json!({"metadata": {"name": "a"}, "spec": {
@@ -399,7 +408,7 @@ mod tests {
         }
     }
 
-    fn group(name: &str, replicas: i32, more: serde_json::Value) -> serde_json::Value {
+    fn group(name: &str, replicas: i32, more: &Value) -> Value {
         let mut group = json!({"name": name, "replicas": replicas, "template": {"spec": {"parallelism": 1, "completions": 1,
             "template": {"spec": {"containers": [{"name": "c"}]}}}}});
         group.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
@@ -427,7 +436,7 @@ mod tests {
 
     #[test]
     fn a_failed_job_starts_the_jobset_again_until_it_may_not() {
-        let (mut world, key) = world(json!([group("w", 2, json!({}))]), 1);
+        let (mut world, key) = world(&json!([group("w", 2, &json!({}))]), 1);
         let first = world.store.get(&ObjectRef::new(Kind::Job, "default", "a-w-0")).unwrap().uid().to_owned();
         end_job(&mut world, "a-w-1", "Failed");
         let status = jobset(&world, &key).status.clone();
@@ -447,7 +456,7 @@ mod tests {
     #[test]
     fn a_dependent_waits() {
         let depends = json!({"dependsOn": [{"name": "driver", "status": "Complete"}]});
-        let (mut world, _) = world(json!([group("driver", 1, json!({})), group("worker", 2, depends)]), 0);
+        let (mut world, _) = world(&json!([group("driver", 1, &json!({})), group("worker", 2, &depends)]), 0);
         assert_eq!(job_names(&world), ["a-driver-0"]);
         end_job(&mut world, "a-driver-0", "Complete");
         assert_eq!(job_names(&world), ["a-driver-0", "a-worker-0", "a-worker-1"]);
@@ -455,7 +464,7 @@ mod tests {
 
     #[test]
     fn success_can_depend_on_some_jobs_only() {
-        let (mut world, key) = world(json!([group("driver", 1, json!({})), group("worker", 2, json!({}))]), 0);
+        let (mut world, key) = world(&json!([group("driver", 1, &json!({})), group("worker", 2, &json!({}))]), 0);
         let mut object = jobset(&world, &key);
         let policy = json!({"operator": "All", "targetReplicatedJobs": ["driver"]});
         Arc::make_mut(&mut object).spec.other.insert("successPolicy".to_owned(), policy);
@@ -468,7 +477,7 @@ mod tests {
 
     #[test]
     fn jobs_are_labelled_by_their_place() {
-        let (world, _) = world(json!([group("driver", 1, json!({})), group("worker", 2, json!({}))]), 0);
+        let (world, _) = world(&json!([group("driver", 1, &json!({})), group("worker", 2, &json!({}))]), 0);
         let job = world.store.get(&ObjectRef::new(Kind::Job, "default", "a-worker-1")).unwrap();
         let of = |key: &str| label(job.metadata(), &format!("{PREFIX}{key}")).unwrap().to_owned();
         assert_eq!(of("global-replicas"), "3");

@@ -35,6 +35,8 @@ pub struct Store {
     owned: BTreeMap<Box<str>, BTreeSet<ObjectRef>>,
     /// The last document applied for each object, as JSON.
     applied: BTreeMap<ObjectRef, Box<str>>,
+    /// How many objects of a name are gone.
+    gone: BTreeMap<ObjectRef, u32>,
     changes: Vec<Change>,
     history: History,
     keep_history: bool,
@@ -102,10 +104,11 @@ impl Store {
         self.version.to_string()
     }
 
-    /// The uid that an object made now would get.
+    /// The uid that an object made now would get: it follows from its name and from how many of that name are gone, so that
+    /// nothing else in the cluster has a say in it.
     pub(crate) fn next_uid(&self, key: &ObjectRef) -> String {
-        let version = self.version.saturating_add(1).to_string();
-        names::uid(&[key.kind.as_str(), &key.namespace, &key.name, &version])
+        let gone = self.gone.get(key).copied().unwrap_or(0).to_string();
+        names::uid(&[key.kind.as_str(), &key.namespace, &key.name, &gone])
     }
 
     /// Makes an object. System fields are filled in.
@@ -277,6 +280,7 @@ impl Store {
         let Some(object) = self.objects.remove(key) else { return };
         self.unlink(&object);
         self.applied.remove(key);
+        *self.gone.entry(key.clone()).or_insert(0) += 1;
         let uid = object.uid().to_owned();
         self.record(Change::Deleted(object));
         let dependents: Vec<ObjectRef> = self.owned_by(&uid).cloned().collect();

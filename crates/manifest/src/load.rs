@@ -57,7 +57,14 @@ impl Document {
     }
 
     /// A diagnostic about one of its fields, for whoever finds more than reading can. `sources` are those that were read.
-    pub fn diagnostic(&self, sources: &[Source], severity: Severity, code: Code, path: &str, message: String) -> Diagnostic {
+    pub fn diagnostic(
+        &self,
+        sources: &[Source],
+        severity: Severity,
+        code: Code,
+        path: &str,
+        message: String,
+    ) -> Diagnostic {
         let source = sources.get(self.source);
         let lines = Lines::new(source.map_or("", |s| &s.text));
         let span = self.positions.nearest(&parse_path(path)).0.span;

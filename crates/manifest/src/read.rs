@@ -298,6 +298,8 @@ impl Context<'_> {
             Target::Object(_) | Target::Older(_) => is_script,
         };
         Variables { context: self, object: &object, script }.fill(&mut node, &mut Vec::new(), report);
+        // Texts with variables in them break rules that their values may not.
+        let complete = report.errors() == errors;
         let start = node.span;
         let (mut value, positions) = self.positions(node, start);
         if let Some(fields) = value.as_object_mut() {
@@ -326,7 +328,7 @@ impl Context<'_> {
                 self.read(value, KindSeed(kind), &subject, strict, report).map(Body::Object)
             }
         };
-        if let Some(Body::Object(object)) = &body {
+        if let Some(Body::Object(object)) = body.as_ref().filter(|_| complete) {
             self.check(object, &subject, report);
         }
         if let Some(body) = body.filter(|_| report.errors() == errors) {
@@ -341,7 +343,7 @@ impl Context<'_> {
         if !named(&meta.name) && !named(&meta.generate_name) {
             self.missing_field(subject, "metadata.name", "write a name".to_owned(), report);
         }
-        for finding in validation::validate(object) {
+        for finding in validation::validate(object, &validation::Rules::default()) {
             let (path, place, found) = subject.find(&finding.path);
             let missing = finding.kind == validation::FindingKind::Required;
             report.add(

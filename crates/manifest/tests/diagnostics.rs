@@ -304,3 +304,36 @@ fn json_is_read_with_places() {
     let found = brief(text);
     assert_eq!((found[0].0, found[0].1, found[0].2), (4, 23, Code::WrongType));
 }
+
+#[test]
+fn broken_rules_are_shown_where_they_are_broken() {
+    let text = "\
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: ClusterQueue
+metadata: {name: cluster_queue}
+spec:
+  queueingStrategy: Fifo
+  cohort: Team
+  resourceGroups:
+  - coveredResources: [cpu, memory]
+    flavors:
+    - name: f
+      resources:
+      - {name: memory, nominalQuota: -1}
+      - {name: cpu, nominalQuota: 1.5Zi, lendingLimit: 3}
+";
+    let found: Vec<_> = brief(text).into_iter().map(|f| (f.0, f.1, f.3)).collect();
+    let quota = |i, field| format!("spec.resourceGroups[0].flavors[0].resources[{i}].{field}");
+    assert_eq!(
+        found,
+        [
+            (3, 18, "metadata.name".to_owned()),
+            (5, 21, "spec.queueingStrategy".to_owned()),
+            (6, 11, "spec.cohort".to_owned()),
+            (12, 16, quota(0, "name")),
+            (12, 38, quota(0, "nominalQuota")),
+            (13, 16, quota(1, "name")),
+            (13, 35, quota(1, "nominalQuota")),
+        ]
+    );
+}

@@ -169,7 +169,7 @@ impl<'a> Runner<'a> {
         if let Some(usage) = case["config"]["admissionFairSharing"]["initialUsage"].as_object() {
             for (key, consumed) in usage {
                 let consumed: ResourceList = objects::resource_list(consumed).map_err(text)?;
-                engine.set_consumed(now, &parse_key(key), consumed);
+                engine.restore_consumed(now, now, &parse_key(key), &consumed);
             }
         }
         let mut store = BTreeMap::new();
@@ -456,7 +456,7 @@ fn parse_key(text: &str) -> Key {
     Key::new(namespace, name)
 }
 
-fn check(object: &Value) -> Result<CheckSpec> {
+pub(crate) fn check(object: &Value) -> Result<CheckSpec> {
     let conditions = objects::conditions(&object["status"]["conditions"]).map_err(|e| e.to_string())?;
     Ok(CheckSpec {
         name: objects::name_of(object).into(),

@@ -8,9 +8,13 @@
 //! `cargo test -p slicegate-tests --test conformance -- quota/available --verbose`.
 
 mod cycle;
+mod encoding;
 mod flavor;
+mod lifecycle;
 mod nodes;
 mod preemption;
+mod encoding;
+mod queues;
 mod quota;
 mod report;
 mod setup;
@@ -51,6 +55,20 @@ fn main() -> ExitCode {
     let verbose = arguments.iter().any(|a| a == "--verbose");
     let filters = arguments.into_iter().filter(|a| !a.starts_with('-')).collect();
     let mut report = Report::new(filters);
+
+    queues::run(&corpus, &mut report);
+    quota::run(&corpus, &mut report);
+    flavor::run(&corpus, &mut report);
+    preemption::run(&corpus, &mut report);
+    cycle::run(&corpus, &mut report);
+    encoding::run(&corpus, &mut report);
+    encoding::run(&corpus, &mut report);
+    flavor::run(&corpus, &mut report);
+    preemption::run(&corpus, &mut report);
+    cycle::run(&corpus, &mut report);
+    lifecycle::run(&corpus, &mut report);
+
+    let _ = report.print(&mut out);
     for (kind, run) in KINDS {
         if corpus.join(kind).is_dir() {
             if let Some(run) = run {

@@ -122,7 +122,10 @@ impl Engine {
         let yields = new.phase == Stage::Pending
             && new.status.conditions.get(&ConditionType::Evicted).is_some_and(|c| *c.reason == *"Preempted");
         new.eviction_expected = old.eviction_expected && new.phase != Stage::Pending && !new.is_evicted();
-        let keeps_progress = self.config.gates.flavor_fungibility_preserve_scan_progress && old.class == new.class;
+        // A workload that held quota starts over with its flavors once it is back.
+        let waited = old.holding.is_none() || stays_assumed;
+        let keeps_progress =
+            self.config.gates.flavor_fungibility_preserve_scan_progress && old.class == new.class && waited;
 
         self.dequeue(id);
         if !same_queue {

@@ -142,7 +142,10 @@ fn cohort_spec(cohort: usize, weight: u64) -> CohortSpec {
 pub fn workload(name: &str, queue: &str, size: &Size, number: usize) -> Workload {
     let container = Container {
         name: "main".into(),
-        resources: Resources { requests: BTreeMap::from([("cpu".into(), Quantity::from_units(size.cpu))]), ..Resources::default() },
+        resources: Resources {
+            requests: BTreeMap::from([("cpu".into(), Quantity::from_units(size.cpu))]),
+            ..Resources::default()
+        },
         ..Container::default()
     };
     let pod_set = PodSet {

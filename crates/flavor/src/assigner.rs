@@ -147,8 +147,13 @@ impl Assigner {
         debug_assert!(earlier.len() == begin, "the members of a group stand together");
         for result in group {
             self.hand_out(context, placer, result);
-            result.reasons.clone_from(&self.reasons);
-            result.attempts.clone_from(&self.attempts);
+            if self.members.len() == 1 {
+                result.reasons = std::mem::take(&mut self.reasons);
+                result.attempts = std::mem::take(&mut self.attempts);
+            } else {
+                result.reasons.clone_from(&self.reasons);
+                result.attempts.clone_from(&self.attempts);
+            }
             result.error.clone_from(&error);
         }
         add_usage(context, assignment, begin);

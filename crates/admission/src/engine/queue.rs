@@ -336,17 +336,46 @@ impl PendingQueue {
         } else {
             self.active_count = self.active_count.saturating_sub(count);
         }
-        if let Some(&_other) = to.get(&key) {
-            if !to_active {
-                self.leave_top(group, order);
-            }
-            let members = self.groups.remove(group.index()).map(|g| g.members).unwrap_or_default();
-            for id in members {
-                self.insert(id, key.0, key.1, to_active, places, order);
+        if let Some(other) = to.remove(&key) {
+            let in_other = self.groups.get(other.index()).map_or(0, |g| g.members.len());
+            if count > in_other {
+                // The few join the many.
+                let few = self.take_group(other, order);
+                if to_active {
+                    self.active_count = self.active_count.saturating_sub(in_other);
+                } else {
+                    self.parked_count = self.parked_count.saturating_sub(in_other);
+                }
+                self.flip_group(key, group, to_active, order);
+                for id in few {
+                    self.insert(id, key.0, key.1, to_active, places, order);
+                }
+            } else {
+                let map = if to_active { &mut self.active } else { &mut self.parked };
+                map.insert(key, other);
+                for id in self.take_group(group, order) {
+                    self.insert(id, key.0, key.1, to_active, places, order);
+                }
             }
             return;
         }
-        to.insert(key, group);
+        self.flip_group(key, group, to_active, order);
+    }
+
+    /// Takes a group that is in no map any more apart.
+    fn take_group(&mut self, group: GroupId, order: &impl Order) -> Vec<WorkloadId> {
+        let Some(g) = self.groups.get(group.index()) else { return Vec::new() };
+        if g.active {
+            self.leave_top(group, order);
+        }
+        self.groups.remove(group.index()).map(|g| g.members).unwrap_or_default()
+    }
+
+    /// Puts a group that is in no map any more, and not counted, among those that compete or among those that are parked.
+    fn flip_group(&mut self, key: (ClassId, LocalQueueId), group: GroupId, to_active: bool, order: &impl Order) {
+        let map = if to_active { &mut self.active } else { &mut self.parked };
+        map.insert(key, group);
+        let count = self.groups.get(group.index()).map_or(0, |g| g.members.len());
         if to_active {
             self.active_count = self.active_count.saturating_add(count);
         } else {

@@ -23,6 +23,10 @@ const RETRY_MAX_MICROS: i64 = 60_000_000;
 /// More cycles than this in a row mean that something is wrong; the rest waits for the next call.
 const MOST_CYCLES: u32 = 100_000;
 
+/// Kinds whose statuses and finalizers follow from everything else.
+const CONFIGURATION: [Kind; 6] =
+    [Kind::AdmissionCheck, Kind::ClusterQueue, Kind::Cohort, Kind::LocalQueue, Kind::ResourceFlavor, Kind::Topology];
+
 /// What the engine must be told about a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Report {
@@ -350,11 +354,11 @@ impl Controller {
         for reference in work.iter().filter(|r| r.kind == Kind::Workload) {
             self.reconcile_workload(now, &key_of(reference));
         }
-        let queues = [Kind::ClusterQueue, Kind::Cohort, Kind::LocalQueue];
-        self.queues_stale |= self.touched || work.iter().any(|r| queues.contains(&r.kind));
+        self.queues_stale |= self.touched || work.iter().any(|r| CONFIGURATION.contains(&r.kind));
         self.run_cycles(now, MOST_CYCLES);
         if std::mem::take(&mut self.queues_stale) {
             self.sync_queues(now);
+            self.sync_finalizers();
         }
         self.write_plans(now);
         let wakes = [self.engine.next_wake(), self.store.next_release(), self.timers.values().min().copied()];
@@ -539,6 +543,10 @@ fn same_but_status(a: &Object, b: &Object) -> bool {
     meta(a) == meta(b)
         && match (a, b) {
             (Object::Workload(a), Object::Workload(b)) => a.spec == b.spec,
+            (Object::AdmissionCheck(a), Object::AdmissionCheck(b)) => a.spec == b.spec,
+            (Object::ClusterQueue(a), Object::ClusterQueue(b)) => a.spec == b.spec,
+            (Object::ResourceFlavor(a), Object::ResourceFlavor(b)) => a.spec == b.spec,
+            (Object::Topology(a), Object::Topology(b)) => a.spec == b.spec,
             (Object::Job(a), Object::Job(b)) => a.spec == b.spec,
             (Object::JobSet(a), Object::JobSet(b)) => a.spec == b.spec,
             (Object::RayJob(a), Object::RayJob(b)) => a.spec == b.spec,

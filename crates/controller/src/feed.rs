@@ -6,8 +6,7 @@ use std::sync::Arc;
 use slicegate_admission::CheckSpec;
 use slicegate_api::{Kind, Object, ObjectRef, convert};
 use slicegate_workload::{
-    ClusterQueueSpec, CohortSpec, FlavorSpec, Key, LimitRange, LimitRangeItem, LimitType, LocalQueueSpec, Timestamp,
-    TopologySpec, Workload,
+    ClusterQueueSpec, CohortSpec, FlavorSpec, Key, LocalQueueSpec, Timestamp, TopologySpec, Workload,
 };
 
 use crate::controller::{Controller, event};
@@ -49,25 +48,6 @@ fn news<K: Ord + Clone, V: PartialEq + Clone>(told: &mut BTreeMap<K, V>, key: &K
         told.remove(key);
         News::Gone
     }
-}
-
-fn limits(range: convert::LimitRange) -> LimitRange {
-    let items = range.items.into_iter().map(|item| {
-        let kind = match item.kind {
-            convert::LimitRangeKind::Container => LimitType::Container,
-            convert::LimitRangeKind::Pod => LimitType::Pod,
-            convert::LimitRangeKind::Other(other) => LimitType::Other(other),
-        };
-        let limits = LimitRangeItem {
-            max: item.max,
-            min: item.min,
-            default: item.default,
-            default_request: item.default_request,
-            ..LimitRangeItem::default()
-        };
-        (kind, limits)
-    });
-    LimitRange { limits: items.collect() }
 }
 
 fn boxed(labels: Option<&BTreeMap<String, String>>) -> BTreeMap<Box<str>, Box<str>> {
@@ -209,7 +189,7 @@ impl Controller {
                     if let Object::LimitRange(range) = object
                         && let Ok(range) = convert::limit_range(range)
                     {
-                        ranges.push(limits(range));
+                        ranges.push(range);
                     }
                 }
                 self.engine.set_limit_ranges(now, namespace, &ranges);

@@ -43,6 +43,10 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) output: Format,
 
+    /// Explain decisions in more lines: flavor by flavor, with numbers.
+    #[arg(long, short)]
+    pub(crate) details: bool,
+
     /// Leave the timeline out.
     #[arg(long, short)]
     pub(crate) quiet: bool,

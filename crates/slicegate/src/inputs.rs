@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use slicegate_manifest::{
     Body, Code, Diagnostic, Document, Options, PathSpec, Severity, Source, load, sources_from_paths,
 };
-use slicegate_sim::{Files, Item};
+use slicegate_sim::{Files, Item, preflight};
 
 use crate::args::Place;
 
@@ -39,7 +39,7 @@ impl Files for ScenarioFiles {
 pub(crate) fn read(places: &[Place], ambient: &Env) -> Result<Inputs, String> {
     let mut sources = sources(places, ambient)?;
     let loaded = load(&sources, &Options::default());
-    let mut inputs = Inputs { items: loaded.documents.iter().map(item).collect(), ..Inputs::default() };
+    let mut inputs = Inputs { items: loaded.documents.iter().cloned().map(Item::from).collect(), ..Inputs::default() };
     inputs.diagnostics = loaded.diagnostics;
     let mut documents = loaded.documents;
     // These are read now, so that what is wrong with them is said before anything runs.
@@ -54,22 +54,14 @@ pub(crate) fn read(places: &[Place], ambient: &Env) -> Result<Inputs, String> {
             }
         };
         let loaded = load(&more, &Options::default());
-        inputs.files.0.insert((file, env), loaded.documents.iter().map(item).collect());
+        inputs.files.0.insert((file, env), loaded.documents.iter().cloned().map(Item::from).collect());
         inputs.diagnostics.extend(loaded.diagnostics);
         let first = sources.len();
         documents.extend(loaded.documents.into_iter().map(|d| Document { source: d.source + first, ..d }));
         sources.extend(more);
     }
-    inputs.diagnostics.extend(slicegate_sim::preflight(&documents, &sources));
+    inputs.diagnostics.extend(preflight(&documents, &sources));
     Ok(inputs)
-}
-
-fn item(document: &Document) -> Item {
-    match &document.body {
-        Body::Object(object) => Item::Object(object.clone()),
-        Body::NodePool(pool) => Item::NodePool(pool.clone()),
-        Body::Scenario(scenario) => Item::Scenario(scenario.clone()),
-    }
 }
 
 fn with(ambient: &Env, said: &Env) -> Env {

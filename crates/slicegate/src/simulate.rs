@@ -1,13 +1,16 @@
 //! `slicegate simulate`.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use clap::ArgMatches;
-use slicegate_sim::{Input, Options, Outcome, Simulation, Verdict, parse_duration, render};
+use slicegate_api::{Kind, Object};
+use slicegate_controller::Configuration;
+use slicegate_sim::render::{self, Resource, TableOptions, TextOptions};
+use slicegate_sim::{Elapsed, Input, Options, Outcome, Simulation, Verdict, parse_duration};
 
-use crate::BAD_INPUT;
 use crate::args::{Colour, Format, SimulateArgs};
 use crate::inputs;
 
@@ -36,10 +39,13 @@ pub(crate) fn run(args: &SimulateArgs, matches: &ArgMatches) -> Result<ExitCode,
     }
 
     let input = Input { items: inputs.items, options: Options { keep_history: !at.is_empty(), until } };
-    let configuration = slicegate_sim::Configuration { legacy_names: args.legacy_names, ..Default::default() };
+    let configuration = Configuration { legacy_names: args.legacy_names, ..Configuration::default() };
     let simulation = Simulation::new(input, &inputs.files, configuration)
         .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\nerror: "))?;
     let outcome = simulation.run();
+    for warning in &outcome.warnings {
+        eprintln!("warning: {warning}");
+    }
     print(args, &outcome, &at)?;
     let done = outcome.verdicts.iter().all(|v| matches!(v.verdict, Verdict::Finished { .. }));
     Ok(if done { ExitCode::SUCCESS } else { ExitCode::from(NOT_FINISHED) })
@@ -56,12 +62,54 @@ fn in_colour(choice: Colour, to_terminal: bool) -> bool {
     }
 }
 
+/// The tables that are printed, and the command that would print each.
+const TABLES: [(Resource, bool, &str); 5] = [
+    (Resource::Workloads, false, "kubectl get workloads"),
+    (Resource::JobSets, false, "kubectl get jobsets"),
+    (Resource::RayJobs, false, "kubectl get rayjobs"),
+    (Resource::Jobs, false, "kubectl get jobs"),
+    (Resource::Pods, true, "kubectl get pods -o wide"),
+];
+
+fn text(args: &SimulateArgs, outcome: &Outcome, at: &[i64], colour: bool) -> String {
+    let mut text = String::new();
+    if !args.quiet {
+        text.push_str(&render::timeline(outcome, TextOptions { colour, details: args.details }));
+        text.push('\n');
+    }
+    let times: Vec<_> = if at.is_empty() {
+        vec![outcome.end]
+    } else {
+        at.iter().map(|&micros| outcome.start.plus_micros(micros)).collect()
+    };
+    for time in times {
+        let _ = writeln!(text, "At {}:", Elapsed(time.micros_since(outcome.start)));
+        let objects = outcome.objects_at(time);
+        for (resource, wide, command) in TABLES {
+            // The Jobs of a JobSet or RayJob are told of by those.
+            if resource == Resource::Jobs && !objects.values().any(is_own_job) {
+                continue;
+            }
+            let table =
+                render::table(resource, &objects, time, &TableOptions { wide, legacy: args.legacy_names, namespace: None });
+            if !table.is_empty() {
+                let _ = writeln!(text, "\n$ {command}\n{table}");
+            }
+        }
+    }
+    text.push_str(&render::summary(outcome));
+    text
+}
+
+fn is_own_job(object: &Object) -> bool {
+    object.kind() == Kind::Job && object.metadata().owner_references.as_ref().is_none_or(Vec::is_empty)
+}
+
 fn print(args: &SimulateArgs, outcome: &Outcome, at: &[i64]) -> Result<(), String> {
     let mut out = std::io::stdout().lock();
-    let colour = in_colour(args.color, out.is_terminal());
     let text = match args.output {
-        Format::Json => render::json(outcome).map_err(|why| why.to_string())?,
-        Format::Text => render::text(outcome, &render::TextOptions { timeline: !args.quiet, at, legacy: args.legacy_names, colour }),
+        Format::Json => format!("{:#}\n", render::json(outcome)),
+        Format::Text => text(args, outcome, at, in_colour(args.color, out.is_terminal())),
     };
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         // Whoever reads no further has seen enough.

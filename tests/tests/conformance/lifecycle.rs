@@ -18,7 +18,7 @@ type Result<T = ()> = std::result::Result<T, String>;
 type Suite = (&'static str, fn(&Value) -> Result);
 
 /// Runs the suites of the folder `checks` that are about one workload alone.
-pub(crate) fn run(corpus: &Path, report: &mut Report) {
+pub(crate) fn run(corpus: &Path, kind: &str, report: &mut Report) {
     let suites: [Suite; 13] = [
         ("sync-admitted-condition", admitted_condition),
         ("sync-admission-checks", admission_checks),
@@ -35,7 +35,7 @@ pub(crate) fn run(corpus: &Path, report: &mut Report) {
         ("eviction-pending-latency", latency),
     ];
     for (suite, run) in suites {
-        report.suite(corpus, "checks", suite, |case| {
+        report.suite(corpus, kind, suite, |case| {
             if case["expect"]["accumulatedPastExecutionTimeSeconds"] == i32::MIN {
                 return Outcome::Differs("a time that is too long counts as very long, not as negative".into());
             }

@@ -13,7 +13,6 @@ mod flavor;
 mod lifecycle;
 mod nodes;
 mod preemption;
-mod encoding;
 mod queues;
 mod quota;
 mod report;
@@ -26,16 +25,16 @@ use std::process::ExitCode;
 use report::Report;
 
 /// Every kind that there is, with what runs it. What has no runner is listed as not run.
-const KINDS: [(&str, Option<Runner>); 9] = [
-    ("quota", Some(quota::run)),
-    ("flavor", Some(flavor::run)),
-    ("preemption", Some(preemption::run)),
-    ("cycle", Some(cycle::run)),
-    ("random", Some(cycle::run)),
-    ("placement", None),
-    ("jobs", None),
-    ("checks", None),
-    ("validation", None),
+const KINDS: [(&str, &[Runner]); 9] = [
+    ("quota", &[queues::run, quota::run]),
+    ("flavor", &[flavor::run]),
+    ("preemption", &[preemption::run]),
+    ("cycle", &[cycle::run]),
+    ("random", &[cycle::run]),
+    ("placement", &[encoding::run]),
+    ("jobs", &[]),
+    ("checks", &[lifecycle::run]),
+    ("validation", &[]),
 ];
 
 type Runner = fn(&Path, &str, &mut Report);
@@ -56,22 +55,9 @@ fn main() -> ExitCode {
     let filters = arguments.into_iter().filter(|a| !a.starts_with('-')).collect();
     let mut report = Report::new(filters);
 
-    queues::run(&corpus, &mut report);
-    quota::run(&corpus, &mut report);
-    flavor::run(&corpus, &mut report);
-    preemption::run(&corpus, &mut report);
-    cycle::run(&corpus, &mut report);
-    encoding::run(&corpus, &mut report);
-    encoding::run(&corpus, &mut report);
-    flavor::run(&corpus, &mut report);
-    preemption::run(&corpus, &mut report);
-    cycle::run(&corpus, &mut report);
-    lifecycle::run(&corpus, &mut report);
-
-    let _ = report.print(&mut out);
-    for (kind, run) in KINDS {
+    for (kind, runners) in KINDS {
         if corpus.join(kind).is_dir() {
-            if let Some(run) = run {
+            for run in runners {
                 run(&corpus, kind, &mut report);
             }
             report.note_rest(&corpus, kind);

@@ -14,13 +14,13 @@ use crate::report::{Outcome, Report, expect_eq};
 type Result<T = ()> = std::result::Result<T, String>;
 
 /// Runs the suites of the folder `quota` that need the engine.
-pub(crate) fn run(corpus: &Path, report: &mut Report) {
-    report.suite(corpus, "quota", "clusterqueue-readiness", readiness);
-    report.suite(corpus, "quota", "clusterqueue-status-checks", status_checks);
-    report.suite(corpus, "quota", "clusterqueue-status-flavors", status_flavors);
-    report.suite(corpus, "quota", "clusterqueue-usage", cluster_queue_usage);
-    report.suite(corpus, "quota", "localqueue-usage", local_queue_usage);
-    report.suite(corpus, "quota", "localqueue-reconcile", |case| {
+pub(crate) fn run(corpus: &Path, kind: &str, report: &mut Report) {
+    report.suite(corpus, kind, "clusterqueue-readiness", readiness);
+    report.suite(corpus, kind, "clusterqueue-status-checks", status_checks);
+    report.suite(corpus, kind, "clusterqueue-status-flavors", status_flavors);
+    report.suite(corpus, kind, "clusterqueue-usage", cluster_queue_usage);
+    report.suite(corpus, kind, "localqueue-usage", local_queue_usage);
+    report.suite(corpus, kind, "localqueue-reconcile", |case| {
         if case["ledger"]["statusAccounted"] == false {
             // Usage that was settled before the status was read cannot be handed in from outside.
             return Outcome::NotRun;

@@ -46,9 +46,8 @@ pub(super) fn cluster_queue(queue: &kueue::ClusterQueue, out: &mut Findings) {
         }
     }
     if let Some(fungibility) = spec.flavor_fungibility.as_ref().filter(|f| f.preference.is_some()) {
-        let next = |p: &Option<String>| p.as_deref() == Some("TryNextFlavor");
-        if !next(&fungibility.when_can_borrow)
-            || !fungibility.when_can_preempt.as_deref().is_none_or(|p| p == "TryNextFlavor")
+        let next = |p: &Option<String>, default| p.as_deref().unwrap_or(default) == "TryNextFlavor";
+        if !next(&fungibility.when_can_borrow, "MayStopSearch") || !next(&fungibility.when_can_preempt, "TryNextFlavor")
         {
             out.invalid(
                 path.field("flavorFungibility").field("preference"),

@@ -35,11 +35,10 @@ pub(super) fn selector(path: Path<'_>, selector: &LabelSelector, out: &mut Findi
             "In" | "NotIn" if values.is_empty() => {
                 out.required(path.field("values"), "must be there when the operator is In or NotIn");
             }
-            "In" | "NotIn" => {}
             "Exists" | "DoesNotExist" if !values.is_empty() => {
                 out.forbidden(path.field("values"), "must not be there when the operator is Exists or DoesNotExist");
             }
-            "Exists" | "DoesNotExist" => {}
+            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
             other => out.invalid(
                 path.field("operator"),
                 format!("{other:?} is not known; write one of In, NotIn, Exists, DoesNotExist"),

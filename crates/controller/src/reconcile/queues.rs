@@ -121,6 +121,62 @@ impl Controller {
         }
     }
 
+    /// Keeps objects that others use from vanishing: each gets a finalizer, which goes when it is deleted and not used any
+    /// more.
+    pub(crate) fn sync_finalizers(&mut self) {
+        let mut writes: Vec<Object> = Vec::new();
+        for kind in [Kind::ClusterQueue, Kind::ResourceFlavor, Kind::AdmissionCheck, Kind::Topology] {
+            for object in self.store.all(kind) {
+                let metadata = object.metadata();
+                let has = metadata.finalizers.iter().flatten().any(|f| f == keys::RESOURCE_IN_USE);
+                let deleting = metadata.deletion_timestamp.is_some();
+                let changes = if deleting { has && !self.is_in_use(object) } else { !has };
+                if !changes || self.store.is_locked(&object.reference()) {
+                    continue;
+                }
+                let mut new = object.clone();
+                let finalizers = &mut new.metadata_mut().finalizers;
+                if deleting {
+                    finalizers.iter_mut().for_each(|list| list.retain(|f| f != keys::RESOURCE_IN_USE));
+                    if finalizers.as_ref().is_some_and(Vec::is_empty) {
+                        *finalizers = None;
+                    }
+                } else {
+                    finalizers.get_or_insert_default().push(keys::RESOURCE_IN_USE.to_owned());
+                }
+                writes.push(new);
+            }
+        }
+        for object in writes {
+            self.write(field_manager::ADMISSION, Operation::Update(object), Then::default());
+        }
+    }
+
+    /// Whether a ClusterQueue has workloads, or anything names the object.
+    fn is_in_use(&self, object: &Object) -> bool {
+        let name = object.name();
+        let queues = || {
+            self.store.all(Kind::ClusterQueue).filter_map(|o| match o {
+                Object::ClusterQueue(q) => Some(&q.spec),
+                _ => None,
+            })
+        };
+        match object.kind() {
+            Kind::ClusterQueue => self.engine.cluster_queue(name).is_some_and(|r| r.reserving > 0),
+            Kind::ResourceFlavor => {
+                queues().any(|q| q.resource_groups.iter().flat_map(|g| &g.flavors).any(|f| f.name == name))
+            }
+            Kind::AdmissionCheck => queues().any(|q| {
+                q.admission_checks_strategy.iter().flat_map(|s| &s.admission_checks).any(|rule| rule.name == name)
+            }),
+            Kind::Topology => self.store.all(Kind::ResourceFlavor).any(|o| match o {
+                Object::ResourceFlavor(f) => f.spec.topology_name.as_deref() == Some(name),
+                _ => false,
+            }),
+            _ => false,
+        }
+    }
+
     /// Writes whether an admission check for capacity can be used.
     pub(crate) fn reconcile_check(&mut self, now: Timestamp, name: &str) {
         let Some(check) = self.store.check(name).cloned() else { return };

@@ -247,6 +247,28 @@ fn an_elastic_job_grows_by_a_slice_that_replaces_the_first() {
 }
 
 #[test]
+fn what_is_in_use_stays_until_it_is_not() {
+    let mut world = world("4", &json!({}));
+    let (flavor, queue) =
+        (ObjectRef::new(Kind::ResourceFlavor, "", "std"), ObjectRef::new(Kind::ClusterQueue, "", "cq"));
+    assert_eq!(world.json(&flavor)["metadata"]["finalizers"][0], "kueue.x-k8s.io/resource-in-use");
+    let a = world.put(job("a", 1));
+    world.settle();
+    running(&mut world, &a, 1);
+    world.delete(&flavor);
+    world.settle();
+    assert!(world.api.objects.contains_key(&flavor), "the ClusterQueue names it");
+    world.delete(&queue);
+    world.settle();
+    assert_eq!(world.json(&queue)["status"]["conditions"][0]["reason"], "Terminating");
+    assert!(world.has(&a, &ConditionType::Admitted), "what runs runs on");
+    world.delete(&a);
+    world.settle();
+    assert!(!world.api.objects.contains_key(&queue));
+    assert!(!world.api.objects.contains_key(&flavor));
+}
+
+#[test]
 fn a_child_runs_only_while_its_owner_may() {
     let mut world = world("4", &json!({}));
     let owner = world.put(crate::api::jobset("owner", 1, None));

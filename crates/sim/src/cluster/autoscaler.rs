@@ -50,13 +50,7 @@ impl World {
         if self.nodes.by_name.contains_key(name) {
             return;
         }
-        let labels = node.metadata.labels.iter().flatten();
-        let labels = labels.map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect();
-        let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten()).map(super::shape::taint).collect();
-        let status = node.status.as_ref();
-        let allocatable = status.and_then(|s| s.allocatable.as_ref().or(s.capacity.as_ref()));
-        let allocatable = super::shape::resource_list(allocatable.into_iter().flatten());
-        let pool = self.nodes.add_pool(Pool::from_node(name, labels, taints, allocatable));
+        let pool = self.nodes.add_pool(Pool::from_node_object(node));
         self.nodes.add_node(pool, name.into(), self.now);
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use slicegate_api::Node;
 use slicegate_api::nodepool::NodePool;
 use slicegate_tpu::{MachineType, SliceShape, label, taint};
 use slicegate_workload::{Labels, ResourceList, Taint, TaintEffect, first_untolerated, selector_matches};
@@ -206,7 +207,17 @@ impl Pool {
     }
 
     /// A single Node of a document.
-    pub(crate) fn from_node(name: &str, labels: Labels, taints: Vec<Taint>, allocatable: ResourceList) -> Self {
+    pub(crate) fn from_node_object(node: &Node) -> Self {
+        let name = node.metadata.name.as_deref().unwrap_or_default();
+        let labels = node.metadata.labels.iter().flatten();
+        let labels = labels.map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect();
+        let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten()).map(super::shape::taint).collect();
+        let status = node.status.as_ref();
+        let allocatable = status.and_then(|s| s.allocatable.as_ref().or(s.capacity.as_ref()));
+        Self::from_node(name, labels, taints, super::shape::resource_list(allocatable.into_iter().flatten()))
+    }
+
+    fn from_node(name: &str, labels: Labels, taints: Vec<Taint>, allocatable: ResourceList) -> Self {
         let chips = allocatable.get(TPU).map_or(0, |q| u32::try_from(q.value()).unwrap_or(0));
         Self {
             labels,

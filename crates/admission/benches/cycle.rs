@@ -21,7 +21,7 @@ fn loads() -> [(&'static str, Load); 2] {
 fn first_cycle_all_heads_fit(bencher: Bencher<'_, '_>, which: usize) {
     let (_, load) = &loads()[which];
     bencher
-        .counter(divan::counter::ItemsCount::new(load.queue_count()))
+        .counter(divan::counter::ItemsCount::new(load.cohorts * load.queues_per_cohort))
         .with_inputs(|| {
             let mut cluster = Cluster::new(load.engine());
             cluster.create(load.workloads());
@@ -34,7 +34,7 @@ fn first_cycle_all_heads_fit(bencher: Bencher<'_, '_>, which: usize) {
 fn second_cycle_no_head_finds_victims(bencher: Bencher<'_, '_>, which: usize) {
     let (_, load) = &loads()[which];
     bencher
-        .counter(divan::counter::ItemsCount::new(load.queue_count()))
+        .counter(divan::counter::ItemsCount::new(load.cohorts * load.queues_per_cohort))
         .with_inputs(|| {
             let mut cluster = Cluster::new(load.engine());
             cluster.create(load.workloads());

@@ -58,10 +58,6 @@ impl Load {
         }
     }
 
-    pub fn queue_count(&self) -> usize {
-        self.cohorts * self.queues_per_cohort
-    }
-
     /// An engine that knows the ClusterQueues, without workloads.
     pub fn engine(&self) -> Engine {
         let mut engine = Engine::new(Config::new());

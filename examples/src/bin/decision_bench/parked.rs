@@ -1,6 +1,6 @@
 //! What parked workloads cost: memory, and the time of a cycle beside them.
 
-use std::time::Instant;
+use cpu_time::ThreadTime;
 
 use crate::load::{Cluster, Load, Size, workload};
 use crate::memory::{counted, kept, peak_mib};
@@ -45,14 +45,18 @@ fn beside(parked: usize) {
                 workload(&name, &queue(n), &Size { count: 1, cpu: 1, priority: 50 }, parked + round)
             });
             cluster.create(heads);
-            let begin = Instant::now();
+            let begin = ThreadTime::now();
             if finish {
                 // What finished lets all that is parked in its tree be looked at again.
                 cluster.engine.flush(cluster.now);
             }
             let cycle = cluster.engine.cycle(cluster.now);
             let seconds = begin.elapsed().as_secs_f64();
-            if finish { flushing.push(seconds) } else { plain.push(seconds) }
+            if finish {
+                flushing.push(seconds)
+            } else {
+                plain.push(seconds)
+            }
             cluster.write(cycle);
             while finish && !cluster.engine.cycle(cluster.now).entries.is_empty() {}
         }

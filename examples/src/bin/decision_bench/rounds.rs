@@ -1,7 +1,6 @@
 //! Cycles until nothing changes, and what a head costs in the cycles where all heads fare alike.
 
-use std::time::Instant;
-
+use cpu_time::ThreadTime;
 use slicegate_admission::{Cycle, Outcome};
 
 use crate::load::{Cluster, Load};
@@ -54,7 +53,7 @@ struct Times {
 
 impl Times {
     fn cycle(&mut self, cluster: &mut Cluster) -> Cycle {
-        let begin = Instant::now();
+        let begin = ThreadTime::now();
         let cycle = cluster.engine.cycle(cluster.now);
         let seconds = begin.elapsed().as_secs_f64();
         if !cycle.entries.is_empty() {
@@ -93,9 +92,19 @@ impl Times {
 pub(crate) fn run() {
     for (name, load) in [("10 cohorts of 100, 50 each", Load::wide()), ("5 cohorts of 6, 500 each", Load::deep())] {
         let waves = load.workloads().chunk_by(|a, b| a.spec.priority == b.spec.priority).map(<[_]>::to_vec).collect();
-        cycles(&format!("{name}: all there at once, cycles until nothing changes"), &load, vec![load.workloads()], false);
+        cycles(
+            &format!("{name}: all there at once, cycles until nothing changes"),
+            &load,
+            vec![load.workloads()],
+            false,
+        );
         cycles(&format!("{name}: small ones first, then medium, then large"), &load, waves, false);
-        cycles(&format!("{name}: what runs finishes after each cycle, until all have run"), &load, vec![load.workloads()], true);
+        cycles(
+            &format!("{name}: what runs finishes after each cycle, until all have run"),
+            &load,
+            vec![load.workloads()],
+            true,
+        );
     }
 }
 
@@ -124,7 +133,9 @@ fn cycles(title: &str, load: &Load, waves: Vec<Vec<slicegate_workload::Workload>
 
 /// The same cycle again and again: times and allocations once everything has been seen.
 pub(crate) fn steady() {
-    println!("\nSteady state, 10 cohorts of 100: allocations a head (of which what the cycle returned, until it was dropped)");
+    println!(
+        "\nSteady state, 10 cohorts of 100: allocations a head (of which what the cycle returned, until it was dropped)"
+    );
     let load = Load::wide();
     let large = Load { sizes: load.sizes[2..].to_vec(), ..load.clone() };
     let mut cluster = Cluster::new(large.engine());
@@ -143,7 +154,7 @@ fn repeat(name: &str, times: usize, cluster: &mut Cluster, between: impl Fn(&mut
     let (mut seconds, mut allocations, mut returned, mut bytes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for _ in 0..times {
         between(cluster);
-        let begin = Instant::now();
+        let begin = ThreadTime::now();
         let (cycle, during) = counted(|| cluster.engine.cycle(cluster.now));
         let heads = float(cycle.entries.len());
         seconds.push(begin.elapsed().as_secs_f64() / heads);

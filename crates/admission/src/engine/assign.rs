@@ -151,8 +151,11 @@ impl Engine {
         let (assignment, targets) = search.run(gates.partial_admission);
         let dropped = assignment.mode != Mode::Fit && targets.is_empty();
         if let Some(record) = self.state.records.get_mut(id) {
-            let flavors = assignment.last_tried();
-            record.last = Some(Box::new(LastTried { flavors, generation, cycle, hash }));
+            // With every flavor tried, the next scan starts over as it does without a memory.
+            record.last = assignment.has_pending().then(|| {
+                let flavors = assignment.last_tried();
+                Box::new(LastTried { flavors, generation, cycle, hash })
+            });
         }
         // [quirk] A slice is only given up in favour of its successor if that fits or has victims.
         Some(Assigned { assignment, targets, slice: slice.filter(|_| !dropped) })
@@ -261,15 +264,20 @@ impl Search<'_, '_> {
             let found = search_counts(&counts, |counts| {
                 let reduced = self.assign(Some(counts));
                 match reduced.mode {
-                    Mode::Fit => Some((reduced, Vec::new())),
+                    Mode::Fit => return Some((reduced, Vec::new())),
                     Mode::Preempt => {
                         let targets = self.targets(&reduced);
-                        (!targets.is_empty()).then_some((reduced, targets))
+                        if !targets.is_empty() {
+                            return Some((reduced, targets));
+                        }
                     }
-                    Mode::NoFit | Mode::DeferredFit => None,
+                    Mode::NoFit | Mode::DeferredFit => {}
                 }
+                self.assigner.recycle(reduced);
+                None
             });
             if let Some(found) = found {
+                self.assigner.recycle(full);
                 return found;
             }
         }

@@ -161,6 +161,9 @@ impl Engine {
         decided.extend((0..candidates.len()).filter(|&i| !is_decided[i]));
         for i in decided {
             self.conclude(now, &mut candidates[i], &mut cycle);
+            if let Some(assignment) = candidates[i].assignment.take() {
+                self.tools.assigner.recycle(assignment);
+            }
         }
         cycle
     }
@@ -264,7 +267,9 @@ impl Engine {
             return;
         };
         c.message = self.catalogue().message(&assigned.assignment, |i| self.pod_set_name(c.id, i));
-        c.assignment = Some(assigned.assignment);
+        if let Some(before) = c.assignment.replace(assigned.assignment) {
+            self.tools.assigner.recycle(before);
+        }
         c.targets = assigned.targets;
         c.slice = assigned.slice;
     }

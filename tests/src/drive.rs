@@ -25,15 +25,30 @@ const RESOURCES: [&str; 2] = ["cpu", "example.com/chip"];
 /// can do to one another.
 const ROUNDS: usize = 300;
 
+/// How much happened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Tally {
+    /// Cycles with at least one head.
+    pub cycles: usize,
+    /// Decisions to give quota.
+    pub admissions: usize,
+    /// Of those in part only.
+    pub partial: usize,
+    /// Decisions to evict.
+    pub evictions: usize,
+}
+
 /// Does what the bytes say and checks everything on the way.
 ///
 /// # Errors
 /// The first thing that is wrong, with what happened before it.
-pub fn drive(bytes: &[u8]) -> Result<(), String> {
+pub fn drive(bytes: &[u8]) -> Result<Tally, String> {
     let mut input = Input { bytes };
     let mut drive = Drive::new(config(&mut input));
-    let outcome = drive.everything(&mut input);
-    outcome.map_err(|why| format!("{why}\nafter:\n  {}", drive.log.join("\n  ")))
+    match drive.everything(&mut input) {
+        Ok(()) => Ok(drive.tally),
+        Err(why) => Err(format!("{why}\nafter:\n  {}", drive.log.join("\n  "))),
+    }
 }
 
 /// Choices, read off the bytes; the first one each time once they are used up.
@@ -89,22 +104,23 @@ fn config(input: &mut Input<'_>) -> Config {
         config.fair_sharing = Some(FairSharing::default());
     }
     if bits & 2 != 0 {
-        config.admission_fair_sharing =
-            Some(AdmissionFairSharing { half_life_seconds: 10, sampling_interval_seconds: 5, ..AdmissionFairSharing::default() });
+        config.admission_fair_sharing = Some(AdmissionFairSharing {
+            half_life_seconds: 10,
+            sampling_interval_seconds: 5,
+            ..AdmissionFairSharing::default()
+        });
     }
     if bits & 4 != 0 {
         config.wait_for_pods_ready = Some(WaitForPodsReady { block_admission: true, ..WaitForPodsReady::default() });
     }
-    for (bit, gate) in [
-        (8, "PrioritizePreemptorWorkloads"),
-        (16, "PriorityBoost"),
-        (32, "ConcurrentAdmission"),
-    ] {
+    for (bit, gate) in [(8, "PrioritizePreemptorWorkloads"), (16, "PriorityBoost"), (32, "ConcurrentAdmission")] {
         // A gate that is not known is no matter here: the default stays.
         let _ = config.gates.set(gate, bits & bit != 0);
     }
     if bits & 64 != 0 {
-        for gate in ["SchedulingEquivalenceHashing", "FlavorFungibilityPreserveScanProgress", "PrioritySortingWithinCohort"] {
+        for gate in
+            ["SchedulingEquivalenceHashing", "FlavorFungibilityPreserveScanProgress", "PrioritySortingWithinCohort"]
+        {
             let _ = config.gates.set(gate, false);
         }
     }
@@ -122,6 +138,7 @@ struct Drive {
     cohorts: BTreeMap<Box<str>, CohortSpec>,
     created: u32,
     log: Vec<String>,
+    tally: Tally,
 }
 
 fn key(n: u8) -> Key {
@@ -139,12 +156,38 @@ impl Drive {
             cohorts: BTreeMap::new(),
             created: 0,
             log: Vec::new(),
+            tally: Tally::default(),
         };
         for namespace in ["default", "other"] {
             drive.engine.set_namespace(drive.now, namespace, BTreeMap::new());
         }
         for n in 0..FLAVORS {
             drive.engine.set_flavor(drive.now, flavor(n, false));
+        }
+        // Something to begin with: ClusterQueues that lend to one another.
+        for n in 0..QUEUES {
+            let quota = ResourceQuota { nominal: Quantity::from_units(2), borrowing_limit: None, lending_limit: None };
+            let flavors = vec![FlavorQuotas { name: "f0".into(), resources: vec![(RESOURCES[0].into(), quota)] }];
+            let spec = ClusterQueueSpec {
+                name: format!("q{n}").into(),
+                resource_groups: vec![ResourceGroup { covered_resources: vec![RESOURCES[0].into()], flavors }],
+                cohort: Some("c0".into()),
+                namespace_selector: Some(LabelSelector::default()),
+                preemption: PreemptionPolicy {
+                    reclaim_within_cohort: ReclaimPolicy::Any,
+                    within_cluster_queue: WithinClusterQueuePolicy::LowerPriority,
+                    borrow_within_cohort: None,
+                },
+                ..ClusterQueueSpec::default()
+            };
+            drive.queues.insert(spec.name.clone(), spec.clone());
+            drive.engine.set_cluster_queue(drive.now, spec);
+            let spec = LocalQueueSpec {
+                key: Key::new("default", format!("l{n}")),
+                cluster_queue: format!("q{n}").into(),
+                ..LocalQueueSpec::default()
+            };
+            drive.engine.set_local_queue(drive.now, spec);
         }
         drive
     }
@@ -163,52 +206,53 @@ impl Drive {
     }
 
     fn event(&mut self, input: &mut Input<'_>) -> Result<(), String> {
-        match input.below(32) {
-            0..=3 => self.set_queue(input),
-            4 => {
+        match input.below(64) {
+            0..=2 => self.set_queue(input),
+            3 => {
                 let name = format!("q{}", input.below(QUEUES));
                 self.note(|| format!("remove ClusterQueue {name}"));
                 self.queues.remove(name.as_str());
                 self.engine.remove_cluster_queue(self.now, &name);
             }
-            5 | 6 => self.set_cohort(input),
-            7 => {
+            4 => self.set_cohort(input),
+            5 => {
                 let name = format!("c{}", input.below(COHORTS));
                 self.note(|| format!("remove Cohort {name}"));
                 self.cohorts.remove(name.as_str());
                 self.engine.remove_cohort(self.now, &name);
             }
-            8 => {
+            6 => {
                 let (n, tainted) = (input.below(FLAVORS), input.one_in(4));
                 self.note(|| format!("flavor f{n}, tainted: {tainted}"));
                 self.engine.set_flavor(self.now, flavor(n, tainted));
             }
-            9 => {
+            7 => {
                 let n = input.below(FLAVORS);
                 self.note(|| format!("remove flavor f{n}"));
                 self.engine.remove_flavor(self.now, &format!("f{n}"));
             }
-            10 | 11 => self.set_local_queue(input),
-            12..=17 => self.set_workload(input),
-            18 => self.finish(input),
-            19 => {
+            8 => self.set_local_queue(input),
+            9..=31 => self.set_workload(input),
+            32..=34 => self.finish(input),
+            35 => {
                 let key = key(input.below(WORKLOADS));
                 self.note(|| format!("delete {key}"));
                 self.store.remove(&key);
                 self.unseen.remove(&key);
                 self.engine.remove_workload(self.now, &key);
             }
-            20 => self.checks(input),
-            21 => self.pods(input),
-            22 => self.let_go(),
-            23 => {
+            36 | 37 => self.checks(input),
+            38 | 39 => self.pods(input),
+            40..=42 => self.let_go(),
+            43 | 44 => {
                 let seconds = i64::from(input.below(20));
                 self.note(|| format!("{seconds} s pass"));
                 self.now = self.now.plus_seconds(seconds);
             }
-            24 => {
+            45 => {
                 let n = input.below(2);
-                let spec = CheckSpec { name: format!("check{n}").into(), controller: "x".into(), active: !input.one_in(3) };
+                let spec =
+                    CheckSpec { name: format!("check{n}").into(), controller: "x".into(), active: !input.one_in(3) };
                 self.note(|| format!("{spec:?}"));
                 if input.one_in(4) {
                     self.engine.remove_admission_check(self.now, &spec.name);
@@ -216,8 +260,8 @@ impl Drive {
                     self.engine.set_admission_check(self.now, spec);
                 }
             }
-            25 => {
-                let gone = input.one_in(2);
+            46 => {
+                let gone = input.one_in(4);
                 self.note(|| format!("namespace other, gone: {gone}"));
                 if gone {
                     self.engine.remove_namespace(self.now, "other");
@@ -225,9 +269,9 @@ impl Drive {
                     self.engine.set_namespace(self.now, "other", BTreeMap::new());
                 }
             }
-            26 => self.tell(),
-            27 => self.engine.flush(self.now),
-            28 => self.cycle(|input| input.pick(&[Written::Ok, Written::Failed, Written::NotFound]), input)?,
+            47..=49 => self.tell(),
+            50 => self.engine.flush(self.now),
+            51 => self.cycle(|input| input.pick(&[Written::Ok, Written::Failed, Written::NotFound]), input)?,
             _ => self.cycle(|_| Written::Ok, input)?,
         }
         Ok(())
@@ -310,7 +354,8 @@ impl Drive {
             return;
         }
         let stop_policy = if input.one_in(6) { StopPolicy::Hold } else { StopPolicy::None };
-        let spec = LocalQueueSpec { key, cluster_queue: format!("q{to}").into(), stop_policy, ..LocalQueueSpec::default() };
+        let spec =
+            LocalQueueSpec { key, cluster_queue: format!("q{to}").into(), stop_policy, ..LocalQueueSpec::default() };
         self.note(|| format!("{spec:?}"));
         self.engine.set_local_queue(self.now, spec);
     }
@@ -336,7 +381,7 @@ impl Drive {
             return;
         }
         self.created += 1;
-        let pod_sets = (0..=input.below(2)).map(|n| pod_set(n, input)).collect();
+        let pod_sets = (0..=u8::from(input.one_in(4))).map(|n| pod_set(n, input)).collect();
         let workload = Workload {
             key,
             uid: format!("uid{:04}", self.created).into(),
@@ -446,9 +491,13 @@ impl Drive {
 
     fn write(&mut self, cycle: Cycle, written: impl Fn(&mut Input<'_>) -> Written, input: &mut Input<'_>) {
         let number = cycle.number;
+        self.tally.cycles += usize::from(!cycle.entries.is_empty());
+        self.tally.evictions += cycle.evictions.len();
         for eviction in cycle.evictions {
             let result = written(input);
-            self.note(|| format!("cycle {number}: evict {} for {:?}: {result:?}", eviction.workload, eviction.preemptor));
+            self.note(|| {
+                format!("cycle {number}: evict {} for {:?}: {result:?}", eviction.workload, eviction.preemptor)
+            });
             if result == Written::Ok {
                 self.shown(&eviction.workload, |status| *status = eviction.status);
             }
@@ -465,7 +514,12 @@ impl Drive {
             {
                 self.shown(&entry.workload, |old| *old = status);
             }
-            if is_admission {
+            if let Outcome::Admitted { admission, .. } = &entry.outcome {
+                self.tally.admissions += 1;
+                let asked =
+                    self.store.get(&entry.workload).map_or(0, |w| w.spec.pod_sets.iter().map(|p| p.count).sum());
+                let given: i32 = admission.pod_set_assignments.iter().filter_map(|a| a.count).sum();
+                self.tally.partial += usize::from(given < asked);
                 self.engine.admission_written(self.now, &entry.workload, result);
             }
             if let Some(then) = entry.then.filter(|_| result == Written::Ok) {
@@ -530,7 +584,11 @@ impl Drive {
         }
         for (place, excess) in self.excesses() {
             if excess > Amount::ZERO && before.get(&place).is_none_or(|old| excess > *old) {
-                return Err(format!("cycle {}: {place:?} is {excess} above its limits, before {:?}", cycle.number, before.get(&place)));
+                return Err(format!(
+                    "cycle {}: {place:?} is {excess} above its limits, before {:?}",
+                    cycle.number,
+                    before.get(&place)
+                ));
             }
         }
         Ok(())
@@ -593,7 +651,11 @@ fn fungibility(next: bool) -> FungibilityPolicy {
 
 fn flavor(n: u8, tainted: bool) -> FlavorSpec {
     let taint = Taint { key: "t".into(), value: Box::default(), effect: TaintEffect::NoSchedule };
-    FlavorSpec { name: format!("f{n}").into(), node_taints: tainted.then_some(taint).into_iter().collect(), ..FlavorSpec::default() }
+    FlavorSpec {
+        name: format!("f{n}").into(),
+        node_taints: tainted.then_some(taint).into_iter().collect(),
+        ..FlavorSpec::default()
+    }
 }
 
 fn resource_groups(input: &mut Input<'_>) -> Vec<ResourceGroup> {
@@ -618,11 +680,13 @@ fn resource_groups(input: &mut Input<'_>) -> Vec<ResourceGroup> {
 }
 
 fn pod_set(n: u8, input: &mut Input<'_>) -> PodSet {
-    let mut requests = BTreeMap::from([("cpu".into(), input.amount())]);
-    if input.one_in(3) {
+    // Mostly little, so that a few fit and one more does not.
+    let cpu = if input.one_in(8) { input.amount() } else { Quantity::from_units(i64::from(input.below(4))) };
+    let mut requests = BTreeMap::from([("cpu".into(), cpu)]);
+    if input.one_in(8) {
         requests.insert(RESOURCES[1].into(), Quantity::from_units(i64::from(input.below(4))));
     }
-    let count = i32::from(input.below(4)) + 1;
+    let count = i32::from(input.pick(&[1_u8, 1, 2, 4]));
     let container = Container {
         name: "c".into(),
         resources: Resources { requests, ..Resources::default() },

@@ -1,4 +1,4 @@
 //! What the cross-crate tests share.
 
-pub mod objects;
 pub mod drive;
+pub mod objects;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use slicegate_quota::{Amount, FlavorResourceId};
 use slicegate_workload::{
     ALLOWED_FLAVORS, ConditionType, Key, LimitRangeSummary, PRIORITY_BOOST, QueueOrder, Stage, Status, Timestamp,
-    Workload, WorkloadSpec, WorkloadUsage,
+    Workload, WorkloadSpec, WorkloadStatus, WorkloadUsage,
 };
 
 use super::Engine;
@@ -93,8 +93,11 @@ impl Engine {
         let Some(old) = self.state.records.get(id) else { return };
 
         // Given quota already, but the API does not show it yet: it stays counted.
-        let assumed = old.holding.as_ref().is_some_and(|h| h.assumed.is_some());
-        let stays_assumed = assumed && usage.is_none() && new.phase == Stage::Pending && new.active;
+        let assumed = old.holding.as_ref().and_then(|h| h.assumed.as_deref());
+        let stays_assumed = usage.is_none()
+            && new.phase == Stage::Pending
+            && new.active
+            && assumed.is_some_and(|before| !evicted_since(before, &new.status));
         let place = self.places.get(id);
         let node = self.state.local_queue(old.queue).and_then(|q| q.target);
         let pending = node.and_then(|n| self.pending.get(n.index())).and_then(Option::as_ref);
@@ -428,6 +431,13 @@ impl Engine {
             }
         }
     }
+}
+
+/// Whether a workload that was given quota after `before` lost it again: it may be seen next only after it was evicted.
+fn evicted_since(before: &WorkloadStatus, shown: &WorkloadStatus) -> bool {
+    let evicted =
+        |s: &WorkloadStatus| s.conditions.get(&ConditionType::Evicted).filter(|c| c.status == Status::True).cloned();
+    evicted(shown).is_some_and(|c| evicted(before) != Some(c))
 }
 
 /// Whether a change of priority lets parked workloads be looked at again.

@@ -168,9 +168,7 @@ impl Assigner {
             order.sort(&mut self.sum);
         }
         let error = self.choose(context, oracle, placer, assignment).err();
-        let (earlier, group) = assignment.pod_sets.split_at_mut(begin);
-        debug_assert!(earlier.len() == begin, "the members of a group stand together");
-        for result in group {
+        for result in assignment.pod_sets.iter_mut().skip(begin) {
             self.hand_out(context, placer, result);
             if self.members.len() == 1 {
                 std::mem::swap(&mut result.reasons, &mut self.reasons);

@@ -245,7 +245,10 @@ mod tests {
         let json = serde_json::to_value(&pod).unwrap();
         assert_eq!(json["containers"][0]["resources"]["requests"], json!({"google.com/tpu": "4", "cpu": "1"}));
         assert_eq!(json["priority"], 7);
-        assert_eq!(json["tolerations"][2], json!({"key": "google.com/tpu", "operator": "Exists", "effect": "NoSchedule"}));
+        assert_eq!(
+            json["tolerations"][2],
+            json!({"key": "google.com/tpu", "operator": "Exists", "effect": "NoSchedule"})
+        );
         complete_pod(&mut pod, 7);
         assert_eq!(pod.tolerations.unwrap().len(), 3, "once is enough");
     }

@@ -82,12 +82,7 @@ pub(crate) fn words(micros: i64) -> String {
     if seconds < 120 && seconds % 60 != 0 || seconds == 60 || seconds == 0 {
         return format!("{seconds} s");
     }
-    let parts = [
-        (seconds / 86_400, "d"),
-        (seconds / 3_600 % 24, "h"),
-        (seconds / 60 % 60, "min"),
-        (seconds % 60, "s"),
-    ];
+    let parts = [(seconds / 86_400, "d"), (seconds / 3_600 % 24, "h"), (seconds / 60 % 60, "min"), (seconds % 60, "s")];
     let words: Vec<String> = parts.iter().filter(|(n, _)| *n > 0).map(|(n, unit)| format!("{n} {unit}")).collect();
     words.join(" ")
 }
@@ -130,7 +125,9 @@ mod tests {
 
     #[test]
     fn durations_are_read() {
-        for (text, seconds) in [("90s", 90), ("10m", 600), ("1h30m", 5_400), ("7d", 604_800), ("0", 0), ("1.5h", 5_400), ("0.5m", 30)] {
+        for (text, seconds) in
+            [("90s", 90), ("10m", 600), ("1h30m", 5_400), ("7d", 604_800), ("0", 0), ("1.5h", 5_400), ("0.5m", 30)]
+        {
             assert_eq!(parse_duration(text), Ok(seconds * 1_000_000), "{text}");
         }
         assert_eq!(parse_duration("250ms"), Ok(250_000));

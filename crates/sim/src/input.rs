@@ -52,8 +52,8 @@ impl Files for ManifestFiles {
     fn load(&self, file: &str, env: &BTreeMap<String, String>) -> Result<Vec<Item>, String> {
         let spec = PathSpec { path: self.folder.join(file), env: env.clone() };
         let lines = |lines: Vec<String>| lines.join("; ");
-        let sources = sources_from_paths(&[spec])
-            .map_err(|errors| lines(errors.iter().map(ToString::to_string).collect()))?;
+        let sources =
+            sources_from_paths(&[spec]).map_err(|errors| lines(errors.iter().map(ToString::to_string).collect()))?;
         let loaded = load(&sources, &slicegate_manifest::Options::default());
         if loaded.has_errors() {
             let errors = loaded.diagnostics.iter().filter(|d| d.is_error()).map(ToString::to_string);
@@ -126,7 +126,9 @@ pub enum ScenarioError {
         text: String,
     },
     /// An event names an object that no document describes.
-    #[error("Scenario {scenario}: {field}: no document describes {object:?}; name it as kind/name or kind/namespace/name")]
+    #[error(
+        "Scenario {scenario}: {field}: no document describes {object:?}; name it as kind/name or kind/namespace/name"
+    )]
     NoSuchObject {
         /// The scenario's name.
         scenario: String,

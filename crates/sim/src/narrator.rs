@@ -131,13 +131,17 @@ impl World {
             lines.push((EntryKind::Requeued, "back in its queue".to_owned()));
         }
         // Right after an eviction the condition repeats its message.
-        let repeats = get(workload, "Evicted").is_some_and(|c| now.waiting_for.starts_with(c.message.as_str()) && !c.message.is_empty());
+        let repeats = get(workload, "Evicted")
+            .is_some_and(|c| now.waiting_for.starts_with(c.message.as_str()) && !c.message.is_empty());
         let waits = !now.reserved && !now.waiting_for.is_empty() && now.waiting_for != was.waiting_for;
         if !over && now.active && waits && !repeats {
             lines.push((EntryKind::Waiting, format!("waits: {}", now.waiting_for)));
         }
         if was.active && !now.active {
-            lines.push((EntryKind::Deactivated, "deactivated: it stays out of the queue until it is activated again".to_owned()));
+            lines.push((
+                EntryKind::Deactivated,
+                "deactivated: it stays out of the queue until it is activated again".to_owned(),
+            ));
         }
         self.narrator.seen.insert(key, now);
         for (kind, text) in lines {
@@ -149,14 +153,19 @@ impl World {
     /// knows why, of admissions the object has the numbers.
     fn tell(&mut self, job: &ObjectRef, kind: EntryKind, text: String) {
         let now = self.now;
-        let said = self.timeline.iter_mut().rev().take_while(|entry| entry.time == now).find(|entry| {
-            entry.kind == kind && entry.object.as_ref() == Some(job)
-        });
+        let said = self
+            .timeline
+            .iter_mut()
+            .rev()
+            .take_while(|entry| entry.time == now)
+            .find(|entry| entry.kind == kind && entry.object.as_ref() == Some(job));
         match (said, kind) {
             (Some(entry), EntryKind::Admitted | EntryKind::QuotaReserved | EntryKind::Check) => entry.text = text,
             // The controller names who holds the quota; how much is short is in the object.
             (Some(entry), EntryKind::Waiting)
-                if text.contains("more needed") && entry.text.starts_with("waits for quota") && !entry.text.contains(" needed") =>
+                if text.contains("more needed")
+                    && entry.text.starts_with("waits for quota")
+                    && !entry.text.contains(" needed") =>
             {
                 let holders = entry.text.split_once("; ").map_or(String::new(), |(_, rest)| format!("; {rest}"));
                 entry.text = format!("{text}{holders}");
@@ -169,7 +178,9 @@ impl World {
     /// Adds a note of the controller's.
     pub(crate) fn note(&mut self, note: Note) {
         let workload = note.workload;
-        let object = note.job.unwrap_or_else(|| ObjectRef::new(slicegate_api::Kind::Workload, workload.namespace, workload.name));
+        let object = note
+            .job
+            .unwrap_or_else(|| ObjectRef::new(slicegate_api::Kind::Workload, workload.namespace, workload.name));
         let subject = format!("{} {}", object.kind, object.name);
         let text = note.text.strip_prefix(&subject).map_or(note.text.as_str(), |rest| rest.trim_start_matches(':'));
         let (kind, text) = (kind_of(text), text.trim_start().to_owned());

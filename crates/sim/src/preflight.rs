@@ -145,7 +145,8 @@ fn references(document: &Document, object: &Object, names: &Names, findings: &mu
                     missing(Kind::ResourceFlavor, "", &flavor.name, &path, then);
                 }
             }
-            for (c, check) in queue.spec.admission_checks_strategy.iter().flat_map(|s| &s.admission_checks).enumerate() {
+            for (c, check) in queue.spec.admission_checks_strategy.iter().flat_map(|s| &s.admission_checks).enumerate()
+            {
                 let path = format!("spec.admissionChecksStrategy.admissionChecks[{c}].name");
                 missing(Kind::AdmissionCheck, "", &check.name, &path, then);
             }
@@ -268,7 +269,8 @@ fn hosts(document: &Document, pods: &Pods<'_>, findings: &mut Findings<'_>) {
     match SliceShape::from_selector(accelerator, topology, Some(chips)) {
         Err(why) => {
             let path = format!("{}.spec.nodeSelector[{}]", pods.path, label::TOPOLOGY);
-            let help = "no node of this shape can exist: correct the selectors or the number of google.com/tpu".to_owned();
+            let help =
+                "no node of this shape can exist: correct the selectors or the number of google.com/tpu".to_owned();
             findings.warn(document, Code::UnknownShape, &path, why.to_string(), help);
         }
         Ok(slice) if slice.is_multi_host() && i64::from(slice.hosts()) != i64::from(*count) => {

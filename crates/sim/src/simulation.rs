@@ -53,7 +53,11 @@ pub struct Outcome {
 impl Outcome {
     /// The objects as they were at a time; those at the end if no history was kept.
     pub fn objects_at(&self, time: Timestamp) -> BTreeMap<ObjectRef, Object> {
-        if self.history.revisions().is_empty() || time >= self.end { self.objects.clone() } else { self.history.at(time) }
+        if self.history.revisions().is_empty() || time >= self.end {
+            self.objects.clone()
+        } else {
+            self.history.at(time)
+        }
     }
 }
 
@@ -150,7 +154,16 @@ impl<A: Admission> Simulation<A> {
             }
         }
         let last = world.now;
-        Ok(Self { world, admission, applies: plan.applies, events: Vec::new(), wake: None, idle_wakes: 0, last, over: false })
+        Ok(Self {
+            world,
+            admission,
+            applies: plan.applies,
+            events: Vec::new(),
+            wake: None,
+            idle_wakes: 0,
+            last,
+            over: false,
+        })
     }
 
     /// Runs to the end.
@@ -183,7 +196,8 @@ impl<A: Admission> Simulation<A> {
                 Event::Apply(number) => {
                     wakes_only = false;
                     self.apply(number);
-                    if !matches!(self.world.queue.peek(), Some((next, Event::Apply(_))) if next == at && self.is_start(at)) {
+                    if !matches!(self.world.queue.peek(), Some((next, Event::Apply(_))) if next == at && self.is_start(at))
+                    {
                         break;
                     }
                 }
@@ -197,7 +211,8 @@ impl<A: Admission> Simulation<A> {
                     self.world.happen(event);
                 }
             }
-            if !matches!(self.world.queue.peek(), Some((next, event)) if next == at && (self.is_start(at) || !matches!(event, Event::Apply(_)))) {
+            if !matches!(self.world.queue.peek(), Some((next, event)) if next == at && (self.is_start(at) || !matches!(event, Event::Apply(_))))
+            {
                 break;
             }
         }

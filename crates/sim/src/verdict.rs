@@ -61,13 +61,13 @@ pub(crate) fn verdicts(world: &World) -> Vec<JobVerdict> {
 
 fn end_of(object: &Object) -> Option<Result<Timestamp, String>> {
     match object {
-        Object::JobSet(jobset) => jobset.status.conditions.iter().filter(|c| c.status == "True").find_map(|c| {
-            match c.type_.as_str() {
+        Object::JobSet(jobset) => {
+            jobset.status.conditions.iter().filter(|c| c.status == "True").find_map(|c| match c.type_.as_str() {
                 "Completed" => Some(Ok(sim_time(&c.last_transition_time))),
                 "Failed" => Some(Err(c.message.clone())),
                 _ => None,
-            }
-        }),
+            })
+        }
         Object::Job(job) => {
             let status = job.status.as_ref()?;
             status.conditions.iter().flatten().filter(|c| c.status == "True").find_map(|c| match c.type_.as_str() {

@@ -122,7 +122,9 @@ impl World {
         for _ in 0..8 {
             let object = self.store.get(&key)?;
             let Some(owner) = controller_of(object) else { return Some(key) };
-            let Some(kind) = Kind::ALL.iter().copied().find(|kind| kind.as_str() == owner.kind) else { return Some(key) };
+            let Some(kind) = Kind::ALL.iter().copied().find(|kind| kind.as_str() == owner.kind) else {
+                return Some(key);
+            };
             let namespace = if kind.is_namespaced() { key.namespace.clone() } else { "".into() };
             let above = ObjectRef::new(kind, namespace, owner.name.as_str());
             if self.store.get(&above).is_none() {

@@ -23,7 +23,9 @@ fn three_jobsets_share_three_slices() {
 #[test]
 fn ray() {
     let items = vec![
-        common::item(serde_json::json!({"kind": "NodePool", "name": "default-pool", "initialNodeCount": 1, "config": {"machineType": "n2-standard-16"}})),
+        common::item(
+            serde_json::json!({"kind": "NodePool", "name": "default-pool", "initialNodeCount": 1, "config": {"machineType": "n2-standard-16"}}),
+        ),
         scaling_pool("on-demand", "ct6e-standard-4t", "4x4", 4, false),
         rayjob("ray-1"),
     ];

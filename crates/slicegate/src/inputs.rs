@@ -48,7 +48,8 @@ pub(crate) fn read(places: &[Place], ambient: &Env) -> Result<Inputs, String> {
             Ok(more) => more,
             Err(why) => {
                 let scenario = documents.get(document);
-                let told = scenario.map(|d| d.diagnostic(&sources, Severity::Error, Code::DanglingReference, &field, why));
+                let told =
+                    scenario.map(|d| d.diagnostic(&sources, Severity::Error, Code::DanglingReference, &field, why));
                 inputs.diagnostics.extend(told);
                 continue;
             }

@@ -90,8 +90,12 @@ fn text(args: &SimulateArgs, outcome: &Outcome, at: &[i64], colour: bool) -> Str
             if resource == Resource::Jobs && !objects.values().any(is_own_job) {
                 continue;
             }
-            let table =
-                render::table(resource, &objects, time, &TableOptions { wide, legacy: args.legacy_names, namespace: None });
+            let table = render::table(
+                resource,
+                &objects,
+                time,
+                &TableOptions { wide, legacy: args.legacy_names, namespace: None },
+            );
             if !table.is_empty() {
                 let _ = writeln!(text, "\n$ {command}\n{table}");
             }

@@ -78,7 +78,7 @@ impl Engine {
         let last = record.last.take().filter(|l| !l.is_outdated(generation, cycle, hash, preserve));
         let shape_id = record.shape;
         let holds = record.holding.is_some();
-        let has_unhealthy_nodes = !record.status.unhealthy_nodes.is_empty();
+        let has_unhealthy_nodes = !record.status.rest().unhealthy_nodes.is_empty();
         let elastic = gates.elastic_jobs_via_workload_slices && record.extras.as_ref().is_some_and(|e| e.elastic);
         let replaces = record.extras.as_ref().and_then(|e| e.replaces.clone()).filter(|_| elastic_gate(&gates));
         let preemptor = Preemptor {

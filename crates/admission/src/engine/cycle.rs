@@ -75,7 +75,7 @@ pub(super) struct Admitted {
 }
 
 impl Candidate {
-    fn new(id: WorkloadId, node: NodeId, second_pass: Option<u32>) -> Self {
+    pub(super) fn new(id: WorkloadId, node: NodeId, second_pass: Option<u32>) -> Self {
         Self {
             id,
             node,
@@ -207,7 +207,7 @@ impl Engine {
     }
 
     /// Looks at one head as if it were alone.
-    fn nominate(&mut self, c: &mut Candidate) {
+    pub(super) fn nominate(&mut self, c: &mut Candidate) {
         let Some(record) = self.state.records.get(c.id) else {
             c.step = Step::Dropped;
             return;
@@ -223,7 +223,7 @@ impl Engine {
             (c.outcome, c.reason, c.message) = (Outcome::Inadmissible(why), reason, message);
         };
         let failed = |s: CheckState| matches!(s, CheckState::Retry | CheckState::Rejected);
-        if record.status.admission_checks.iter().any(|a| failed(a.state)) {
+        if record.status.rest().admission_checks.iter().any(|a| failed(a.state)) {
             let message = "The workload has failed admission checks".to_owned();
             return refuse(Inadmissible::FailedChecks, "PendingEvaluation", message);
         }

@@ -50,11 +50,24 @@ impl Engine {
         memory.victims.iter().filter(runs).map(|&(id, _)| reference(id)).collect()
     }
 
+    /// Forgets that a workload was preempted, since nothing came of it.
+    pub(super) fn forget_victim(&mut self, victim: WorkloadId) {
+        let Some(record) = self.state.records.get_mut(victim) else { return };
+        let serial = record.serial;
+        let Some(preemptor) = record.evictor.take() else { return };
+        let memory = self.state.records.get_mut(preemptor).and_then(|r| r.preempted.as_deref_mut());
+        if let Some(memory) = memory {
+            memory.victims.retain(|v| *v != serial);
+        }
+    }
+
     /// Remembers that a workload preempted another.
     pub(super) fn remember_victim(&mut self, preemptor: WorkloadId, node: NodeId, victim: WorkloadId) {
         let root = self.state.forest.root(node);
         let epoch = self.epoch(root);
-        let Some(serial) = self.state.records.get(victim).map(|r| r.serial) else { return };
+        let Some(record) = self.state.records.get_mut(victim) else { return };
+        record.evictor = Some(preemptor);
+        let serial = record.serial;
         let Some(record) = self.state.records.get_mut(preemptor) else { return };
         let memory = match record.preempted.take() {
             Some(mut memory) if memory.root == root && memory.epoch == epoch => {

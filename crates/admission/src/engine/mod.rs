@@ -18,6 +18,7 @@ mod report;
 mod requeue;
 mod shape;
 mod state;
+mod stored;
 mod time;
 mod usage;
 mod workloads;

@@ -236,13 +236,13 @@ impl Engine {
         let by = self.state.records.get(preemptor)?;
         let text = Message {
             preemptor_uid: &by.uid,
-            preemptor_job_uid: by.extras.as_ref().and_then(|e| e.job_uid.as_deref()).unwrap_or_default(),
+            preemptor_job_uid: by.job_uid.as_deref().unwrap_or_default(),
             reason: Some(target.reason),
             preemptor_path: &path(&self.state.forest, node),
             preemptee_path: &path(&self.state.forest, victim_node),
         }
         .to_string();
-        let mut status = (*victim.status).clone();
+        let mut status = victim.status.whole();
         preempt(&mut status, target.reason, &text, At { now, generation: victim.generation });
         let priorities = format!(
             "; preemptor effective priority: {} (base: {}, boost: {}); preemptee effective priority: {} (base: {}, boost: {})",
@@ -289,7 +289,7 @@ impl Engine {
 
     fn evict_plainly(&mut self, now: Timestamp, id: WorkloadId, step: &EvictionStep, cycle: &mut Cycle) {
         let Some(record) = self.state.records.get_mut(id) else { return };
-        let mut status = (*record.status).clone();
+        let mut status = record.status.whole();
         evict(&mut status, step, At { now, generation: record.generation });
         record.eviction_expected = true;
         cycle.evictions.push(Eviction {
@@ -312,11 +312,11 @@ impl Engine {
     fn replaces_failed_node(&self, c: &Candidate) -> bool {
         self.config.gates.tas_failed_node_replacement_fail_fast
             && c.second_pass.is_some()
-            && self.state.records.get(c.id).is_some_and(|r| !r.status.unhealthy_nodes.is_empty())
+            && self.state.records.get(c.id).is_some_and(|r| !r.status.rest().unhealthy_nodes.is_empty())
     }
 
     fn evict_for_failed_node(&mut self, now: Timestamp, c: &mut Candidate, cycle: &mut Cycle) {
-        let nodes = self.state.records.get(c.id).map(|r| r.status.unhealthy_nodes.join(",")).unwrap_or_default();
+        let nodes = self.state.records.get(c.id).map(|r| r.status.rest().unhealthy_nodes.join(",")).unwrap_or_default();
         let step = EvictionStep {
             reason: EvictionReason::NodeFailures,
             cause: Box::default(),
@@ -403,11 +403,11 @@ impl Engine {
         let name = &queue.spec.name;
         let admission = self.admission(c.id, name, assignment);
         let at = At { now, generation: record.generation };
-        let mut status = (*record.status).clone();
+        let mut status = record.status.whole();
         let was_admitted = status.conditions.is_true(&ConditionType::Admitted);
         status.unhealthy_nodes.clear();
         if let Some(slice) = c.slice.and_then(|s| self.state.records.get(WorkloadId::from_index(s.index()))) {
-            status.cluster_name.clone_from(&slice.status.cluster_name);
+            status.cluster_name.clone_from(&slice.status.rest().cluster_name);
         }
         set_quota_reservation(&mut status, admission.clone(), at);
         if checks_cover(&status.admission_checks, &required_checks(&queue.spec, Some(&admission))) {
@@ -447,12 +447,12 @@ impl Engine {
         }
         let then = c.slice.and_then(|slice| {
             let old = self.state.records.get(WorkloadId::from_index(slice.index()))?;
-            let job = record.extras.as_ref().and_then(|e| e.job_uid.as_deref()).unwrap_or_default();
+            let job = record.job_uid.as_deref().unwrap_or_default();
             let text = format!(
                 "Replaced to accommodate a workload (UID: {}, JobUID: {job}) due to workload slice aggregation",
                 record.uid
             );
-            let mut status = (*old.status).clone();
+            let mut status = old.status.whole();
             let at = At { now, generation: old.generation };
             let reason = FinishReason::WorkloadSliceReplaced;
             finish(&mut status, reason, &text, at).then(|| StatusWrite {

@@ -336,46 +336,46 @@ impl PendingQueue {
         } else {
             self.active_count = self.active_count.saturating_sub(count);
         }
-        if let Some(other) = to.remove(&key) {
-            let in_other = self.groups.get(other.index()).map_or(0, |g| g.members.len());
-            if count > in_other {
-                // The few join the many.
-                let few = self.take_group(other, order);
+        if let Some(&other) = to.get(&key) {
+            // Two groups become one: the smaller joins the larger.
+            let (small, stays) = match self.groups.get(other.index()) {
+                Some(o) if o.members.len() < count => {
+                    to.remove(&key);
+                    (other, false)
+                }
+                _ => (group, true),
+            };
+            if self.groups.get(small.index()).is_some_and(|g| g.active) {
+                self.leave_top(small, order);
+            }
+            let members = self.groups.remove(small.index()).map(|g| g.members).unwrap_or_default();
+            if !stays {
                 if to_active {
-                    self.active_count = self.active_count.saturating_sub(in_other);
+                    self.active_count = self.active_count.saturating_sub(members.len());
                 } else {
-                    self.parked_count = self.parked_count.saturating_sub(in_other);
+                    self.parked_count = self.parked_count.saturating_sub(members.len());
                 }
-                self.flip_group(key, group, to_active, order);
-                for id in few {
-                    self.insert(id, key.0, key.1, to_active, places, order);
-                }
-            } else {
-                let map = if to_active { &mut self.active } else { &mut self.parked };
-                map.insert(key, other);
-                for id in self.take_group(group, order) {
-                    self.insert(id, key.0, key.1, to_active, places, order);
-                }
+                self.turn(key, group, count, to_active, order);
+            }
+            for id in members {
+                self.insert(id, key.0, key.1, to_active, places, order);
             }
             return;
         }
-        self.flip_group(key, group, to_active, order);
+        self.turn(key, group, count, to_active, order);
     }
 
-    /// Takes a group that is in no map any more apart.
-    fn take_group(&mut self, group: GroupId, order: &impl Order) -> Vec<WorkloadId> {
-        let Some(g) = self.groups.get(group.index()) else { return Vec::new() };
-        if g.active {
-            self.leave_top(group, order);
-        }
-        self.groups.remove(group.index()).map(|g| g.members).unwrap_or_default()
-    }
-
-    /// Puts a group that is in no map any more, and not counted, among those that compete or among those that are parked.
-    fn flip_group(&mut self, key: (ClassId, LocalQueueId), group: GroupId, to_active: bool, order: &impl Order) {
-        let map = if to_active { &mut self.active } else { &mut self.parked };
-        map.insert(key, group);
-        let count = self.groups.get(group.index()).map_or(0, |g| g.members.len());
+    /// Lets a group that is in neither map compete, or parks it.
+    fn turn(
+        &mut self,
+        key: (ClassId, LocalQueueId),
+        group: GroupId,
+        count: usize,
+        to_active: bool,
+        order: &impl Order,
+    ) {
+        let to = if to_active { &mut self.active } else { &mut self.parked };
+        to.insert(key, group);
         if to_active {
             self.active_count = self.active_count.saturating_add(count);
         } else {

@@ -111,6 +111,7 @@ impl Controller {
             let (step, _) = lifecycle::deactivate(&mut plan.status, at);
             if let Some(step) = step {
                 tell_eviction(plan, workload, &step);
+                self.note_evicted(workload, &step);
                 return;
             }
         } else if !workload.has_quota_reservation() {

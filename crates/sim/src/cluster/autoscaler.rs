@@ -29,7 +29,10 @@ impl World {
             let mut remarks = Vec::new();
             let new = Pool::from_document(document, &mut remarks);
             self.nodes.pools[id.0].autoscaling = new.autoscaling;
-            self.warn(format!("NodePool {} is described again: only its autoscaling limits are changed", document.name));
+            self.warn(format!(
+                "NodePool {} is described again: only its autoscaling limits are changed",
+                document.name
+            ));
             self.nodes.grow = true;
             return;
         }
@@ -202,9 +205,9 @@ impl World {
                 continue;
             }
             let room = entry.rooms.iter_mut().find(|room| {
-                requests.iter().all(|(name, nanos)| {
-                    *nanos <= 0 || room.get(name).is_some_and(|have| *nanos <= have.nanos())
-                })
+                requests
+                    .iter()
+                    .all(|(name, nanos)| *nanos <= 0 || room.get(name).is_some_and(|have| *nanos <= have.nanos()))
             });
             let Some(room) = room else { continue };
             for (name, nanos) in requests {
@@ -234,7 +237,8 @@ impl World {
             crate::duration::words(self.settings.node_provisioning)
         );
         self.say(None, EntryKind::ScaleUp, text);
-        self.queue.schedule(self.now.plus_micros(self.settings.node_provisioning), Event::NodesReady { pool: id, number });
+        self.queue
+            .schedule(self.now.plus_micros(self.settings.node_provisioning), Event::NodesReady { pool: id, number });
     }
 
     /// The nodes of a scale-up are there.
@@ -298,7 +302,8 @@ impl World {
 
     /// Without pools in the documents, makes one that serves a class of pods, as Autopilot does.
     pub(crate) fn make_pool_for(&mut self, class: ClassId) -> bool {
-        if self.nodes.pools.iter().any(|pool| pool.origin != Origin::Made) || self.nodes.classes[class.0].shape.consumes {
+        if self.nodes.pools.iter().any(|pool| pool.origin != Origin::Made) || self.nodes.classes[class.0].shape.consumes
+        {
             return false;
         }
         let shape = self.nodes.classes[class.0].shape.clone();

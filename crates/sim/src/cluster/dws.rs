@@ -5,9 +5,9 @@ use std::sync::Arc;
 use slicegate_api::provisioning::ProvisioningRequest;
 use slicegate_api::{Condition, Kind, Object, ObjectRef};
 
+use super::PoolId;
 use super::pool::{Growth, Origin, Pool};
 use super::shape::Shape;
-use super::PoolId;
 use crate::duration::words;
 use crate::names;
 use crate::store::{api_time, sim_time};
@@ -51,7 +51,9 @@ impl Impossible {
     fn message(&self) -> &'static str {
         match self {
             Self::NoQueuedPool => "No nodepool with QueuedProvisioning enabled is available for scale up.",
-            Self::NotSchedulable => "The pods cannot be scheduled on the nodes of any nodepool with QueuedProvisioning enabled.",
+            Self::NotSchedulable => {
+                "The pods cannot be scheduled on the nodes of any nodepool with QueuedProvisioning enabled."
+            }
             Self::SingleZone => "The pods cannot be scheduled in a single zone of a single nodepool.",
             Self::NodePoolSize => "The nodepool is not allowed to grow to the size that the request needs.",
         }
@@ -218,11 +220,8 @@ impl World {
             self.store.put(Object::ProvisioningRequest(changed));
         }
         self.set_request(key, "Provisioned", "Provisioned", "Provisioning Request was successfully provisioned.");
-        let waited = request
-            .metadata
-            .creation_timestamp
-            .as_ref()
-            .map_or(0, |time| self.now.micros_since(sim_time(time)));
+        let waited =
+            request.metadata.creation_timestamp.as_ref().map_or(0, |time| self.now.micros_since(sim_time(time)));
         let text = format!(
             "ProvisioningRequest {} provisioned after {}: node pool {name} {from} -> {to}",
             key.name,
@@ -288,7 +287,8 @@ impl World {
             }
             let wanted: u32 = sets.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count));
             let most = pool.autoscaling.map_or(pool.target(), |(_, most)| most);
-            let unused = pool.nodes.iter().filter(|id| self.nodes.node(**id).is_some_and(|n| n.pods.is_empty())).count();
+            let unused =
+                pool.nodes.iter().filter(|id| self.nodes.node(**id).is_some_and(|n| n.pods.is_empty())).count();
             let unused = u32::try_from(unused).unwrap_or(u32::MAX);
             let (fits, nodes, free) = match pool.growth {
                 Growth::Whole { hosts } => {

@@ -145,7 +145,6 @@ pub(crate) fn gang_of(pod: &Pod) -> Option<Gang> {
     })
 }
 
-
 impl Nodes {
     pub(crate) fn pool(&self, id: PoolId) -> &Pool {
         &self.pools[id.0]
@@ -355,4 +354,3 @@ pub(crate) fn is_over(pod: &Pod) -> bool {
 pub(crate) fn is_running(pod: &Pod) -> bool {
     pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")
 }
-

@@ -219,14 +219,7 @@ impl Pool {
 
     fn from_node(name: &str, labels: Labels, taints: Vec<Taint>, allocatable: ResourceList) -> Self {
         let chips = allocatable.get(TPU).map_or(0, |q| u32::try_from(q.value()).unwrap_or(0));
-        Self {
-            labels,
-            taints,
-            allocatable,
-            chips,
-            initial: 1,
-            ..Self::empty(name, Origin::Node, Machine::FALLBACK)
-        }
+        Self { labels, taints, allocatable, chips, initial: 1, ..Self::empty(name, Origin::Node, Machine::FALLBACK) }
     }
 
     /// A pool made for pods of this shape, as Autopilot makes them; `None` if no machine serves them.
@@ -267,15 +260,17 @@ impl Pool {
         } else {
             selector_matches(&shape.selector, &self.labels)
         };
-        let mentions_host = |affinity: &slicegate_workload::NodeAffinity| {
-            affinity.required.iter().flatten().any(|term| {
-                !term.match_fields.is_empty() || term.match_expressions.iter().any(|r| *r.key == *ignored)
-            })
-        };
+        let mentions_host =
+            |affinity: &slicegate_workload::NodeAffinity| {
+                affinity.required.iter().flatten().any(|term| {
+                    !term.match_fields.is_empty() || term.match_expressions.iter().any(|r| *r.key == *ignored)
+                })
+            };
         selector_ok
-            && shape.affinity.as_ref().is_none_or(|affinity| {
-                mentions_host(affinity) || affinity.required_matches(&self.labels, None)
-            })
+            && shape
+                .affinity
+                .as_ref()
+                .is_none_or(|affinity| mentions_host(affinity) || affinity.required_matches(&self.labels, None))
             && first_untolerated(&self.taints, &[&shape.tolerations]).is_none()
             && (!self.queued || shape.consumes)
     }

@@ -25,17 +25,14 @@ impl Nodes {
                 if !has_room(node, &pool.allocatable, class) {
                     continue;
                 }
-                if node.labels.contains_key("kubernetes.io/hostname")
-                    && !accepts_exactly(class, node)
-                {
+                if node.labels.contains_key("kubernetes.io/hostname") && !accepts_exactly(class, node) {
                     continue;
                 }
                 if let Some(gang) = seeking {
                     let Some(domain) = node.labels.get(&gang.topology) else { continue };
                     let elsewhere = home.is_some_and(|home| !home.contains_key(domain));
-                    let taken = self
-                        .occupants(gang, domain)
-                        .is_some_and(|keys| keys.keys().any(|key| *key != gang.key));
+                    let taken =
+                        self.occupants(gang, domain).is_some_and(|keys| keys.keys().any(|key| *key != gang.key));
                     if elsewhere || taken {
                         if *gang.topology == *slicegate_tpu::label::NODE_POOL {
                             break 'nodes;
@@ -57,8 +54,7 @@ fn has_room(node: &NodeState, allocatable: &slicegate_workload::ResourceList, cl
     }
     class.shape.requests.iter().all(|(name, nanos)| {
         let used = node.used.get(name).copied().unwrap_or_default();
-        *nanos <= 0
-            || allocatable.get(name).is_some_and(|have| used.plus(Quantity::from_nanos(*nanos)) <= *have)
+        *nanos <= 0 || allocatable.get(name).is_some_and(|have| used.plus(Quantity::from_nanos(*nanos)) <= *have)
     })
 }
 
@@ -135,14 +131,18 @@ impl World {
             });
         }
         let shape = &class.shape;
-        let labels_fit = |pool: &&super::pool::Pool| slicegate_workload::selector_matches(&shape.selector, &pool.labels);
+        let labels_fit =
+            |pool: &&super::pool::Pool| slicegate_workload::selector_matches(&shape.selector, &pool.labels);
         let Some(near) = self.nodes.pools.iter().find(labels_fit) else {
             let wanted: Vec<String> = shape.selector.iter().map(|(key, value)| format!("{key}={value}")).collect();
             return Some(format!("no node has the labels {}", wanted.join(", ")));
         };
         if let Some(taint) = first_untolerated(&near.taints, &[&shape.tolerations]) {
             let effect = taint.effect.as_str();
-            return Some(format!("node pool {}: taint {}={}:{effect} is not tolerated", near.name, taint.key, taint.value));
+            return Some(format!(
+                "node pool {}: taint {}={}:{effect} is not tolerated",
+                near.name, taint.key, taint.value
+            ));
         }
         if near.queued && !shape.consumes {
             return Some(format!("node pool {} serves only pods that consume a ProvisioningRequest", near.name));

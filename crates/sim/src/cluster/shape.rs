@@ -103,7 +103,12 @@ pub(crate) fn pod_spec(spec: &ApiPodSpec) -> PodSpec {
         containers: containers(&spec.containers).collect(),
         resources,
         overhead,
-        node_selector: spec.node_selector.iter().flatten().map(|(k, v)| (k.as_str().into(), v.as_str().into())).collect(),
+        node_selector: spec
+            .node_selector
+            .iter()
+            .flatten()
+            .map(|(k, v)| (k.as_str().into(), v.as_str().into()))
+            .collect(),
         node_affinity,
         tolerations: tolerations.collect(),
         ..PodSpec::default()

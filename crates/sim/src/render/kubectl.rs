@@ -69,17 +69,9 @@ impl Resource {
                 &["NAME", "JOB STATUS", "DEPLOYMENT STATUS", "RAY CLUSTER NAME", "START TIME", "END TIME", "AGE"]
             }
             Self::Jobs => &["NAME", "STATUS", "COMPLETIONS", "DURATION", "AGE"],
-            Self::Pods if options.wide => &[
-                "NAME",
-                "READY",
-                "STATUS",
-                "RESTARTS",
-                "AGE",
-                "IP",
-                "NODE",
-                "NOMINATED NODE",
-                "READINESS GATES",
-            ],
+            Self::Pods if options.wide => {
+                &["NAME", "READY", "STATUS", "RESTARTS", "AGE", "IP", "NODE", "NOMINATED NODE", "READINESS GATES"]
+            }
             Self::Pods => &["NAME", "READY", "STATUS", "RESTARTS", "AGE"],
             Self::ClusterQueues if options.wide => {
                 &["NAME", "COHORT", "STRATEGY", "PENDING WORKLOADS", "ADMITTED WORKLOADS"]
@@ -102,11 +94,8 @@ pub fn table(
     let kind = resource.kind();
     let wanted = |key: &&ObjectRef| options.namespace.as_deref().is_none_or(|namespace| *key.namespace == *namespace);
     let from = ObjectRef::new(kind, "", "");
-    let of_kind: Vec<(&ObjectRef, &Object)> = objects
-        .range(from..)
-        .take_while(|(key, _)| key.kind == kind)
-        .filter(|(key, _)| wanted(key))
-        .collect();
+    let of_kind: Vec<(&ObjectRef, &Object)> =
+        objects.range(from..).take_while(|(key, _)| key.kind == kind).filter(|(key, _)| wanted(key)).collect();
     let first = of_kind.first().map(|(key, _)| &key.namespace);
     let several = of_kind.iter().any(|(key, _)| Some(&key.namespace) != first);
     let mut header: Vec<&str> = if several { vec!["NAMESPACE"] } else { Vec::new() };

@@ -87,7 +87,10 @@ fn grouped(entries: &[Entry]) -> Vec<(String, String, &Entry)> {
     use slicegate_api::Kind;
     let is_setup = |entry: &Entry| {
         let job = entry.object.as_ref().is_some_and(|object| {
-            matches!(object.kind, Kind::JobSet | Kind::Job | Kind::RayJob | Kind::RayCluster | Kind::Pod | Kind::Workload)
+            matches!(
+                object.kind,
+                Kind::JobSet | Kind::Job | Kind::RayJob | Kind::RayCluster | Kind::Pod | Kind::Workload
+            )
         });
         entry.kind == EntryKind::Applied && !job
     };

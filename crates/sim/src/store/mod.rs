@@ -188,7 +188,10 @@ impl Store {
     fn replace_or_finish(&mut self, key: ObjectRef, old: &Object, object: Object) -> Option<Object> {
         let next = self.replace(key.clone(), old, object);
         let meta = next.metadata();
-        if meta.deletion_timestamp.is_some() && meta.finalizers.as_ref().is_none_or(Vec::is_empty) && key.kind != Kind::Pod {
+        if meta.deletion_timestamp.is_some()
+            && meta.finalizers.as_ref().is_none_or(Vec::is_empty)
+            && key.kind != Kind::Pod
+        {
             self.remove(&key);
             return None;
         }

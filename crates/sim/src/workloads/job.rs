@@ -146,7 +146,9 @@ impl World {
         let Some(Object::Job(job)) = self.store.get(key) else { return };
         let mut job = job.clone();
         let Some(spec) = job.spec.clone() else { return };
-        if job.metadata.deletion_timestamp.is_some() || spec.managed_by.as_deref().is_some_and(|m| m != "kubernetes.io/job-controller") {
+        if job.metadata.deletion_timestamp.is_some()
+            || spec.managed_by.as_deref().is_some_and(|m| m != "kubernetes.io/job-controller")
+        {
             return;
         }
         let mut status = job.status.clone().unwrap_or_default();

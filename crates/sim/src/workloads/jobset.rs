@@ -178,13 +178,17 @@ impl World {
         if done < most {
             status.restarts = Some(status.restarts.unwrap_or(0).saturating_add(1));
             status.restarts_count_towards_max = Some(done.saturating_add(1));
-            let text = format!("Job {first} failed: the JobSet starts again ({} of {most} restarts)", done.saturating_add(1));
+            let text =
+                format!("Job {first} failed: the JobSet starts again ({} of {most} restarts)", done.saturating_add(1));
             self.told_running.remove(key);
             self.say(Some(key.clone()), EntryKind::Restarted, text);
             return;
         }
         let (reason, message) = if has_policy {
-            ("ReachedMaxRestarts", format!("jobset failed due to reaching max number of restarts (first failed job: {first})"))
+            (
+                "ReachedMaxRestarts",
+                format!("jobset failed due to reaching max number of restarts (first failed job: {first})"),
+            )
         } else {
             ("FailedJobs", format!("jobset failed due to one or more job failures (first failed job: {first})"))
         };
@@ -349,8 +353,13 @@ fn succeeded(jobset: &JobSet, children: &Children) -> bool {
         .collect();
     let counts = |name: &str| targets.is_empty() || targets.contains(&name);
     let done = children.succeeded.iter().filter(|job| counts(replicated_job(job))).count();
-    let wanted: i32 =
-        jobset.spec.replicated_jobs.iter().filter(|group| counts(&group.name)).map(replicas).fold(0, i32::saturating_add);
+    let wanted: i32 = jobset
+        .spec
+        .replicated_jobs
+        .iter()
+        .filter(|group| counts(&group.name))
+        .map(replicas)
+        .fold(0, i32::saturating_add);
     let done = i32::try_from(done).unwrap_or(i32::MAX);
     wanted > 0 && if any { done > 0 } else { done >= wanted }
 }

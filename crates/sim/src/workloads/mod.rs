@@ -14,8 +14,11 @@ use crate::world::World;
 pub(crate) fn set_condition(conditions: &mut Vec<Condition>, new: Condition) {
     match conditions.iter_mut().find(|c| c.type_ == new.type_) {
         Some(old) => {
-            let time =
-                if old.status == new.status { old.last_transition_time.clone() } else { new.last_transition_time.clone() };
+            let time = if old.status == new.status {
+                old.last_transition_time.clone()
+            } else {
+                new.last_transition_time.clone()
+            };
             *old = Condition { last_transition_time: time, ..new };
         }
         None => conditions.push(new),

@@ -11,8 +11,8 @@ use slicegate_quota::Quantity;
 
 use super::job::qos_class;
 use super::{condition, set_condition};
-use crate::cluster::{Gang, is_running};
 use crate::cluster::shape::pod_spec;
+use crate::cluster::{Gang, is_running};
 use crate::defaults::{TPU, complete_pod, complete_template, label};
 use crate::names;
 use crate::store::{api_time, controller_of, owner_reference};
@@ -293,9 +293,10 @@ impl World {
                 {"name": "RAY_DASHBOARD_ADDRESS", "value": address},
                 {"name": "RAY_JOB_SUBMISSION_ID", "value": id}
             ]);
-            container.env.get_or_insert_default().extend(
-                serde_json::from_value::<Vec<k8s_openapi::api::core::v1::EnvVar>>(env).unwrap_or_default(),
-            );
+            container
+                .env
+                .get_or_insert_default()
+                .extend(serde_json::from_value::<Vec<k8s_openapi::api::core::v1::EnvVar>>(env).unwrap_or_default());
         }
         let labels = [
             ("app.kubernetes.io/created-by", "kuberay-operator"),
@@ -352,10 +353,11 @@ impl World {
         let head_ready = head.is_some_and(|(_, pod)| is_running(pod));
         let ready = pods.iter().filter(|(_, pod)| worker(pod) && is_running(pod)).count();
         let ready = i32::try_from(ready).unwrap_or(i32::MAX);
-        let pods_wanted =
-            |count: &dyn Fn(&WorkerGroupSpec) -> i32| spec.worker_group_specs.iter().fold(0, |sum: i32, group| {
-                sum.saturating_add(count(group).saturating_mul(hosts(group)))
-            });
+        let pods_wanted = |count: &dyn Fn(&WorkerGroupSpec) -> i32| {
+            spec.worker_group_specs
+                .iter()
+                .fold(0, |sum: i32, group| sum.saturating_add(count(group).saturating_mul(hosts(group))))
+        };
         let wanted = pods_wanted(&wanted_replicas);
         let all = head_ready && ready >= wanted;
         let before = cluster.status.clone();

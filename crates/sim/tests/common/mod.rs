@@ -147,7 +147,11 @@ impl Admission for Fifo {
         match change {
             Change::Applied(object) => {
                 let key = object.reference();
-                if is_queued_job(&object) && !self.queue.contains(&key) && !self.admitted.contains(&key) && !is_over(&object) {
+                if is_queued_job(&object)
+                    && !self.queue.contains(&key)
+                    && !self.admitted.contains(&key)
+                    && !is_over(&object)
+                {
                     self.queue.push(key.clone());
                 }
                 self.objects.insert(key, object);
@@ -199,11 +203,8 @@ impl Admission for Fifo {
         for job in self.admitted.clone() {
             if self.objects.get(&job).is_some_and(is_over) {
                 self.admitted.remove(&job);
-                let operation = self.set(
-                    &Self::workload(&job),
-                    vec![condition("Finished", true, "Succeeded", "done", now)],
-                    None,
-                );
+                let operation =
+                    self.set(&Self::workload(&job), vec![condition("Finished", true, "Succeeded", "done", now)], None);
                 self.write(&mut effects, operation);
                 return effects;
             }

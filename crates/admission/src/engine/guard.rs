@@ -57,7 +57,7 @@ impl Engine {
         let Some(preemptor) = record.evictor.take() else { return };
         let memory = self.state.records.get_mut(preemptor).and_then(|r| r.preempted.as_deref_mut());
         if let Some(memory) = memory {
-            memory.victims.retain(|v| *v != serial);
+            memory.victims.retain(|v| *v != (victim, serial));
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use slicegate_quota::{Amount, FlavorResourceId};
 use slicegate_workload::{
     ALLOWED_FLAVORS, ConditionType, Key, LimitRangeSummary, PRIORITY_BOOST, QueueOrder, Stage, Status, Timestamp,
-    Workload, WorkloadSpec, WorkloadStatus, WorkloadUsage,
+    Workload, WorkloadSpec, WorkloadUsage,
 };
 
 use super::Engine;
@@ -13,6 +13,7 @@ use super::ids::{ClassId, LocalQueueId, ShapeId, WorkloadId};
 use super::queue::Place;
 use super::record::{Extras, Holding, Record};
 use super::shape::ShapeContext;
+use super::stored::Stored;
 use crate::lifecycle::{JOB_UID_LABEL, needs_second_pass, priority_changed, replaced_slice};
 
 /// The annotation that marks the workloads of an elastic job.
@@ -439,9 +440,8 @@ impl Engine {
 }
 
 /// Whether a workload that was given quota after `before` lost it again: it may be seen next only after it was evicted.
-fn evicted_since(before: &WorkloadStatus, shown: &WorkloadStatus) -> bool {
-    let evicted =
-        |s: &WorkloadStatus| s.conditions.get(&ConditionType::Evicted).filter(|c| c.status == Status::True).cloned();
+fn evicted_since(before: &Stored, shown: &Stored) -> bool {
+    let evicted = |s: &Stored| s.conditions.get(&ConditionType::Evicted).filter(|c| c.status == Status::True).cloned();
     evicted(shown).is_some_and(|c| evicted(before) != Some(c))
 }
 

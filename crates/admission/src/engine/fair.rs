@@ -73,7 +73,7 @@ impl Tournament {
             if forest.root(node) != root || self.standings.contains_key(&node) {
                 continue;
             }
-            let usage = &candidates[i].usage;
+            let usage = candidates[i].usage();
             let mark = forest.mark();
             for &(pair, amount) in usage {
                 forest.add_usage(node, pair, amount);

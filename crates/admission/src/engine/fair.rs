@@ -125,11 +125,11 @@ impl Tournament {
         let Some(record) = state.records.get(candidate.id) else { return };
         let State { forest, names, .. } = state;
         let mark = forest.mark();
-        for &(pair, amount) in &candidate.usage {
+        for &(pair, amount) in candidate.usage() {
             forest.add_usage(node, pair, amount);
         }
         let share = forest.share(member, &[], names);
-        let borrows = gates.fair_sharing_prioritize_non_borrowing && forest.is_borrowing_on(member, &candidate.usage);
+        let borrows = gates.fair_sharing_prioritize_non_borrowing && forest.is_borrowing_on(member, candidate.usage());
         forest.rollback(mark);
         let rank = Rank {
             preempts: Reverse(gates.prioritize_preemptor_workloads && candidate.is_preemptor),

@@ -4,6 +4,7 @@
 //! with one file a suite; kinds and suites that are not there are skipped. Without the variable nothing runs, and the output
 //! says so. Arguments select by part of a name: `cargo test -p slicegate-tests --test conformance -- quota/available`.
 
+mod placement;
 mod quota;
 mod report;
 
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
     let filters = arguments.into_iter().filter(|a| !a.starts_with('-')).collect();
     let mut report = Report::new(filters);
 
+    placement::run(&corpus, &mut report);
     quota::run(&corpus, &mut report);
 
     let _ = report.print(&mut out);

@@ -256,6 +256,10 @@ pub fn workload(object: &Value) -> Result<Workload> {
     let at = At::root(object);
     let meta = at.get("metadata");
     let owners = meta.get("ownerReferences").list(|o| Ok(o.value["kind"] == "Pod" && o.value["apiVersion"] == "v1"))?;
+    let variants = meta.get("ownerReferences").list(|o| {
+        let of_workload = o.value["kind"] == "Workload" && o.value["controller"] == true;
+        of_workload.then(|| o.get("uid").string()).transpose()
+    })?;
     Ok(Workload {
         key: key_of(object),
         uid: meta.get("uid").string()?,
@@ -264,6 +268,7 @@ pub fn workload(object: &Value) -> Result<Workload> {
         labels: meta.get("labels").string_map()?,
         annotations: meta.get("annotations").string_map()?,
         owned_by_pod: owners == [true],
+        variant_of: variants.into_iter().flatten().next(),
         deleting: !meta.get("deletionTimestamp").is_absent(),
         spec: workload_spec(&at.get("spec"))?,
         status: workload_status(&at.get("status"))?,

@@ -4,13 +4,17 @@
 //! Ray and ProvisioningRequest objects are held as far as they are used, and keep every other field as it came. Objects of
 //! Kubernetes itself are those of the `k8s-openapi` crate.
 
+pub mod convert;
 pub mod jobset;
 pub mod kueue;
 pub mod nodepool;
 pub mod object;
+mod path;
 pub mod provisioning;
 pub mod ray;
 pub mod scenario;
+pub mod v1beta1;
+pub mod validation;
 
 pub use object::{Kind, Object, ObjectRef};
 

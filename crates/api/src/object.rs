@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{ObjectMeta, jobset, kueue, provisioning, ray};
@@ -40,14 +40,22 @@ macro_rules! objects {
                 match self { $(Self::$variant => scope!($scope),)* }
             }
 
+            /// Reads an object of the kind, already in the version in which it is held.
+            ///
+            /// # Errors
+            /// If a field has a wrong type or a required one is missing.
+            pub fn deserialize<'de, D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Object, D::Error> {
+                match self {
+                    $(Self::$variant => Ok(Object::$variant(Arc::new(Deserialize::deserialize(deserializer)?))),)*
+                }
+            }
+
             /// Reads an object of the kind, already in the version in which it is held, from JSON.
             ///
             /// # Errors
             /// If a field has a wrong type or a required one is missing.
             pub fn read(self, value: Value) -> Result<Object, serde_json::Error> {
-                match self {
-                    $(Self::$variant => Ok(Object::$variant(Arc::new(serde_json::from_value(value)?))),)*
-                }
+                self.deserialize(value)
             }
         }
 

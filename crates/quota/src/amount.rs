@@ -68,3 +68,42 @@ impl fmt::Display for Amount {
         if self.is_unlimited() { f.write_str("<unlimited>") } else { self.0.fmt(f) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn unlimited_absorbs() {
+        let (u, one) = (Amount::UNLIMITED, Amount::new(1));
+        assert_eq!(u.plus(one), u);
+        assert_eq!(one.plus(u), u);
+        assert_eq!(u.minus(u), Amount::ZERO);
+        assert_eq!(u.minus(one), u);
+        assert_eq!(one.minus(u), Amount::MIN);
+        assert_eq!(Amount::new(i64::MAX - 1).plus(one), u, "a sum that overflows is unlimited");
+        assert_eq!(Amount::MIN.minus(one), Amount::MIN);
+        assert_eq!((u.to_string().as_str(), one.to_string().as_str()), ("<unlimited>", "1"));
+    }
+
+    proptest! {
+        #[test]
+        fn small_amounts_are_integers(a: i32, b: i32) {
+            let (x, y) = (Amount::new(a.into()), Amount::new(b.into()));
+            prop_assert_eq!(x.plus(y).value(), i64::from(a) + i64::from(b));
+            prop_assert_eq!(x.minus(y).value(), i64::from(a) - i64::from(b));
+            prop_assert_eq!(x.or_zero().value(), i64::from(a).max(0));
+        }
+
+        #[test]
+        fn a_sum_never_moves_the_wrong_way(a: i64, b: i64, c: i64) {
+            let (x, y, z) = (Amount::new(a), Amount::new(b), Amount::new(c));
+            prop_assert_eq!(x.plus(y), y.plus(x));
+            if x <= y {
+                prop_assert!(x.plus(z) <= y.plus(z));
+            }
+        }
+    }
+}

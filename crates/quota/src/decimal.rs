@@ -142,3 +142,61 @@ pub(crate) fn scale_down(number: u128, factor: f64) -> u128 {
     }
     product.saturating_u128()
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn decimal(text: &str) -> Decimal {
+        Decimal::from(text.parse::<Quantity>().unwrap())
+    }
+
+    #[test]
+    fn nothing_is_rounded_before_the_end() {
+        // A third of a billionth three times is a billionth, not three.
+        let tiny = decimal("1n").times(decimal("333333333n"));
+        let sum = tiny.plus(tiny).plus(tiny);
+        assert_eq!(sum.to_quantity().nanos(), 1);
+        let exact = tiny.plus(tiny).plus(tiny).plus(decimal("1n").times(decimal("1n")));
+        assert_eq!(exact.to_quantity().nanos(), 1, "999999999 + 1 parts of 10^18 are a billionth exactly");
+        assert_eq!(tiny.to_quantity().nanos(), 1, "rounded away from zero");
+        assert_eq!(decimal("-1n").times(decimal("500m")).to_quantity().nanos(), -1);
+    }
+
+    #[test]
+    fn what_is_too_long_saturates_or_loses_its_last_digits() {
+        let huge = decimal("123456789123456789E");
+        assert_eq!(huge.times(huge).to_quantity().nanos(), i128::MAX);
+        assert_eq!(huge.times(decimal("-1")).times(huge).to_quantity().nanos(), i128::MIN);
+        let long = decimal("1.000000001");
+        let mut product = long;
+        for _ in 0..5 {
+            product = product.times(long);
+        }
+        assert_eq!(product.to_quantity().nanos(), 1_000_000_007, "six and a bit, rounded away from zero");
+        assert!(decimal("-1").is_negative() && !Decimal::ZERO.is_negative());
+    }
+
+    proptest! {
+        #[test]
+        fn sums_and_products_agree_with_integers(a in -1_000_000_000..1_000_000_000_i64, b: i32, c in -1000..1000_i64) {
+            let decimal = |n: i64| Decimal::from(Quantity::from_nanos(n.into()));
+            let (x, y) = (decimal(a), decimal(b.into()));
+            prop_assert_eq!(x.plus(y).to_quantity().nanos(), i128::from(a) + i128::from(b));
+            prop_assert_eq!(y.plus(x).to_quantity(), x.plus(y).to_quantity());
+            let z = Decimal::from(Quantity::from_units(c));
+            prop_assert_eq!(x.times(z).to_quantity().nanos(), i128::from(a) * i128::from(c));
+            let left = x.plus(y).times(z).to_quantity();
+            let right = x.times(z).plus(y.times(z)).to_quantity();
+            prop_assert_eq!(left, right);
+        }
+
+        #[test]
+        fn anything_goes(a: i128, b: i128, c: i128) {
+            let decimal = |n| Decimal::from(Quantity::from_nanos(n));
+            let _ = decimal(a).times(decimal(b)).plus(decimal(c).times(decimal(a))).to_quantity();
+        }
+    }
+}

@@ -13,7 +13,7 @@ mod wide;
 
 pub use amount::Amount;
 pub use decimal::Decimal;
-pub use forest::{Forest, Limits, Mark, NodeKind, NodeQuota, Weight};
+pub use forest::{Forest, Limit, LimitKind, Limits, Mark, NodeKind, NodeQuota, Share, Weight};
 pub use ids::{FlavorId, FlavorResourceId, Names, NodeId, ResourceId};
 pub use quantity::{Format, ParseQuantityError, Quantity, QuantityFault};
 pub use units::{AmountText, CPU, byte_quantity, is_extended_resource, is_in_bytes, request_quantity, request_value};

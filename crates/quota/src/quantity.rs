@@ -381,3 +381,287 @@ fn strip(mut number: i128, base: i128, limit: usize) -> (i128, usize) {
     }
     (number, times)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn q(text: &str) -> Quantity {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn every_suffix_scales() {
+        for (text, nanos) in [
+            ("1n", 1),
+            ("1u", 1_000),
+            ("1m", 1_000_000),
+            ("1", 1_000_000_000),
+            ("1k", 1_000_000_000_000),
+            ("1M", 1_000_000_000_000_000),
+            ("1G", 1_000_000_000_000_000_000),
+            ("1T", 1_000_000_000_000_000_000_000),
+            ("1P", 1_000_000_000_000_000_000_000_000),
+            ("1E", 1_000_000_000_000_000_000_000_000_000),
+            ("1Ki", 1_024_000_000_000),
+            ("1Mi", 1_048_576_000_000_000),
+            ("1Gi", 1_073_741_824_000_000_000),
+            ("1Ti", 1_099_511_627_776_000_000_000),
+            ("1Pi", 1_125_899_906_842_624_000_000_000),
+            ("1Ei", 1_152_921_504_606_846_976_000_000_000),
+            ("1e3", 1_000_000_000_000),
+            ("1E3", 1_000_000_000_000),
+            ("1e+3", 1_000_000_000_000),
+            ("1e-3", 1_000_000),
+            ("12.5e1", 125_000_000_000),
+            ("+1", 1_000_000_000),
+            ("-1.5k", -1_500_000_000_000),
+            (".5", 500_000_000),
+            ("5.", 5_000_000_000),
+            ("1.G", 1_000_000_000_000_000_000),
+            ("007", 7_000_000_000),
+            ("0.5Ki", 512_000_000_000),
+            ("0", 0),
+            ("-0", 0),
+            ("0e99999999999", 0),
+        ] {
+            assert_eq!(q(text).nanos(), nanos, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_finer_than_a_billionth_is_rounded_away_from_zero() {
+        for (text, nanos) in [
+            ("0.0000000001", 1),
+            ("-0.0000000001", -1),
+            ("1.0000000001", 1_000_000_001),
+            ("0.1n", 1),
+            ("1.1n", 2),
+            ("1e-100", 1),
+            ("-1e-99999999", -1),
+            ("0.00000000000000000001Ki", 1),
+            ("1.00000000000000000000000000000000000001Ki", 1_024_000_000_001),
+            ("1.5Ki", 1_536_000_000_000),
+        ] {
+            assert_eq!(q(text).nanos(), nanos, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_the_largest_there_is() {
+        for text in ["1e30", "1e9223372036854775807", "999999999999999999999999999999999999999999999"] {
+            assert_eq!(q(text).nanos(), i128::MAX, "{text}");
+            assert_eq!(q(&format!("-{text}")).nanos(), -i128::MAX, "{text}");
+            assert_eq!(q(text).value(), i64::MAX);
+            assert_eq!(q(&format!("-{text}")).milli_value(), i64::MIN);
+        }
+        // A binary quantity is never more than 2^63-1 units.
+        for text in ["8Ei", "100Ei", "99999999999999999999999999999999999999999Ei"] {
+            assert_eq!(q(text), Quantity::from_units(i64::MAX), "{text}");
+        }
+        assert_eq!(q("7Ei").value(), 7 << 60);
+    }
+
+    #[test]
+    fn the_canonical_form_keeps_the_family() {
+        for (text, want) in [
+            ("1024Mi", "1Gi"),
+            ("4608Mi", "4608Mi"),
+            ("1.5Gi", "1536Mi"),
+            ("0.5Ki", "512"),
+            ("1023Ki", "1023Ki"),
+            ("1.1Ki", "1126400m"),
+            ("0.0001Ki", "102400u"),
+            ("1e3", "1e3"),
+            ("1500e0", "1500"),
+            ("1e-3", "1e-3"),
+            ("15e2", "1500"),
+            ("12e4", "120e3"),
+            ("1E24", "1e24"),
+            ("1000", "1k"),
+            ("1500m", "1500m"),
+            ("0.5", "500m"),
+            ("1000m", "1"),
+            ("100000", "100k"),
+            ("1000E", "1000E"),
+            ("-2000", "-2k"),
+            ("-2048Ki", "-2Mi"),
+            ("0Gi", "0"),
+            ("1n", "1n"),
+            ("1.5u", "1500n"),
+        ] {
+            assert_eq!(q(text).to_string(), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_sum_is_written_like_its_first_part_that_is_not_zero() {
+        assert_eq!(q("1Gi").plus(q("1G")).format(), Format::BinarySi);
+        assert_eq!(q("0").plus(q("1Ki")).to_string(), "1Ki");
+        assert_eq!(q("1Ki").minus(q("24")).to_string(), "1k");
+        assert_eq!(q("0").minus(q("1Ki")).to_string(), "-1Ki");
+        assert_eq!(q("2").times(-3), q("-6"));
+        assert_eq!(q("1.5").product(q("1.5")), q("2.25"));
+        assert_eq!(q("-3").or_zero(), Quantity::ZERO);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        use QuantityFault::{BadExponent, Blank, Empty, NoDigits, UnknownSuffix};
+        for (text, fault) in [
+            ("", Empty),
+            ("+", NoDigits),
+            ("-", NoDigits),
+            (".", NoDigits),
+            ("Gi", NoDigits),
+            ("-.k", NoDigits),
+            ("--1", NoDigits),
+            (" 1", Blank),
+            ("1 ", Blank),
+            ("1 Gi", Blank),
+            ("1i", UnknownSuffix),
+            ("1ki", UnknownSuffix),
+            ("1mi", UnknownSuffix),
+            ("1K", UnknownSuffix),
+            ("1.1.1", UnknownSuffix),
+            ("1+1", UnknownSuffix),
+            ("1Gib", UnknownSuffix),
+            ("1١", UnknownSuffix),
+            ("1e", BadExponent),
+            ("1e1.5", BadExponent),
+            ("1eM", BadExponent),
+            ("1Eii", BadExponent),
+        ] {
+            let error = text.parse::<Quantity>().unwrap_err();
+            assert_eq!((error.fault, &*error.text), (fault, text), "{text:?}");
+            assert!(error.to_string().contains(&format!("{text:?}")));
+        }
+    }
+
+    #[test]
+    fn scaling_rounds_down_and_takes_factors_as_they_are_written() {
+        assert_eq!(q("1").scaled(0.1), q("100m"));
+        assert_eq!(q("1n").scaled(0.9), q("0"));
+        assert_eq!(q("-1").scaled(0.333), q("-333m"));
+        assert_eq!(q("3").scaled(-2.5), q("-7500m"));
+        assert_eq!(q("3").scaled(1e6), q("3M"));
+        assert_eq!(q("3").scaled(f64::NAN), q("0"));
+        assert_eq!(q("3").scaled(f64::INFINITY).nanos(), i128::MAX);
+        assert_eq!(q("3").scaled(1e300).nanos(), i128::MAX);
+        assert_eq!(q("1E").scaled(1e-300), q("0"));
+        assert_eq!(q("70368744177664").scaled(0.000_343_763_905_873_872_84), q("24190234349953124739n"));
+    }
+
+    #[test]
+    fn floats_are_the_nearest() {
+        for (text, want) in
+            [("0.1", 0.1), ("-2.5", -2.5), ("5m", 0.005), ("8Pi", 9_007_199_254_740_992.0), ("1E", 1e18)]
+        {
+            assert_eq!(q(text).to_f64().to_bits(), f64::to_bits(want), "{text}");
+        }
+    }
+
+    fn any_format() -> impl Strategy<Value = Format> {
+        proptest::sample::select(vec![Format::DecimalSi, Format::BinarySi, Format::DecimalExponent])
+    }
+
+    fn any_quantity() -> impl Strategy<Value = Quantity> {
+        let nanos = prop_oneof![
+            (-10_000..10_000_i128).prop_map(|n| n * 1_000_000),
+            any::<i64>().prop_map(|n| i128::from(n) * 1_000_000_000),
+            (0..60_u32, 1..2000_i128).prop_map(|(shift, n)| (n << shift) * 1_000_000_000),
+            (0..30_u32, 1..2000_i128).prop_map(|(zeros, n)| n * 10_i128.pow(zeros)),
+            any::<i128>(),
+        ];
+        (nanos, any_format()).prop_map(|(nanos, format)| Quantity::from_nanos(nanos).with_format(format))
+    }
+
+    const SUFFIXES: [(&str, u32, u32); 16] = [
+        ("n", 0, 0),
+        ("u", 3, 0),
+        ("m", 6, 0),
+        ("", 9, 0),
+        ("k", 12, 0),
+        ("M", 15, 0),
+        ("G", 18, 0),
+        ("T", 21, 0),
+        ("e0", 9, 0),
+        ("E2", 11, 0),
+        ("e-4", 5, 0),
+        ("Ki", 9, 10),
+        ("Mi", 9, 20),
+        ("Gi", 9, 30),
+        ("Ti", 9, 40),
+        ("Pi", 9, 50),
+    ];
+
+    proptest! {
+        #[test]
+        fn printing_and_parsing_is_the_identity(quantity in any_quantity()) {
+            // Binary text cannot hold more than 2^63-1 units.
+            prop_assume!(quantity.format() != Format::BinarySi || quantity.nanos().unsigned_abs() <= BINARY_CAP);
+            let text = quantity.to_string();
+            let again: Quantity = text.parse().unwrap();
+            prop_assert_eq!(again, quantity, "{}", text);
+            // Bytes that are no multiple of 1024 have no suffix, so that their family is lost with the text.
+            if quantity.format() != Format::BinarySi || text.ends_with('i') {
+                prop_assert_eq!(again.to_string(), text, "the canonical form is a fixed point");
+            }
+        }
+
+        #[test]
+        fn no_text_panics(text in "[-+0-9.eEinumkKMGTP ]{0,12}") {
+            if let Ok(quantity) = text.parse::<Quantity>() {
+                let canonical = quantity.to_string();
+                prop_assert_eq!(canonical.parse::<Quantity>().unwrap(), quantity, "{}", canonical);
+            }
+        }
+
+        #[test]
+        fn the_value_is_the_exact_rational_rounded_up(
+            whole in 0..1_000_000_u64,
+            fraction in "[0-9]{0,8}",
+            suffix in 0..SUFFIXES.len(),
+        ) {
+            let (suffix, tens, twos) = SUFFIXES[suffix];
+            let text = format!("{whole}.{fraction}{suffix}");
+            // whole.fraction * 10^tens * 2^twos billionths, over 10^len.
+            let digits: u128 = format!("{whole}{fraction}").parse().unwrap();
+            let scale = 10_u128.pow(u32::try_from(fraction.len()).unwrap());
+            let want = ((digits << twos) * 10_u128.pow(tens)).div_ceil(scale);
+            let got = q(&text).nanos().unsigned_abs();
+            prop_assert_eq!(got, want.min(if twos > 0 { BINARY_CAP } else { u128::MAX }), "{}", text);
+        }
+
+        #[test]
+        fn integers_are_rounded_away_from_zero(quantity in any_quantity()) {
+            let (nanos, unit) = (quantity.nanos(), NANOS_PER_UNIT);
+            let value = i128::from(quantity.value());
+            if value > i128::from(i64::MIN) && value < i128::from(i64::MAX) {
+                prop_assert!((value * unit).abs() >= nanos.abs());
+                prop_assert!((value * unit).abs() - nanos.abs() < unit);
+                prop_assert!(value == 0 || value.signum() == nanos.signum());
+            }
+            prop_assert_eq!(quantity.milli_value(), Quantity::from_nanos(nanos.saturating_mul(1000)).value());
+        }
+
+        #[test]
+        fn rounding_keeps_the_order(a in any_quantity(), b in any_quantity()) {
+            if a <= b {
+                prop_assert!(a.value() <= b.value());
+                prop_assert!(a.milli_value() <= b.milli_value());
+                prop_assert!(a.to_f64() <= b.to_f64());
+            }
+            prop_assert_eq!(a.minus(b).is_zero(), a == b || a.minus(b).nanos() == 0);
+        }
+
+        #[test]
+        fn scaling_by_a_short_decimal_is_exact_division(n in 0..1_000_000_000_000_u64, thousandths in 0..10_000_u32) {
+            let factor = f64::from(thousandths) / 1000.0;
+            let got = Quantity::from_nanos(n.into()).scaled(factor).nanos();
+            prop_assert_eq!(got, i128::from(n) * i128::from(thousandths) / 1000);
+        }
+    }
+}

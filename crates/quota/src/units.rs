@@ -122,3 +122,65 @@ impl fmt::Display for AmountText<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn amount(resource: &str, text: &str) -> Amount {
+        Amount::from_quantity(resource, text.parse().unwrap())
+    }
+
+    #[test]
+    fn a_quota_beyond_the_range_is_unlimited() {
+        for (resource, text, unlimited) in [
+            ("cpu", "9223372036854774999m", false),
+            ("cpu", "9223372036854774", false),
+            ("cpu", "9223372036854775", true),
+            ("cpu", "1e300", true),
+            ("memory", "9223372036854775806", false),
+            ("memory", "9223372036854775807", true),
+            ("memory", "8Ei", true),
+            ("google.com/tpu", "1e300", true),
+        ] {
+            assert_eq!(amount(resource, text).is_unlimited(), unlimited, "{resource} {text}");
+        }
+        assert_eq!(amount("cpu", "-1e300"), Amount::MIN);
+    }
+
+    #[test]
+    fn texts_suit_the_resource() {
+        for (resource, value, text) in [
+            ("cpu", 0, "0"),
+            ("cpu", 1_000_000, "1k"),
+            ("cpu", -500, "-500m"),
+            ("memory", 512, "512"),
+            ("memory", -2048, "-2Ki"),
+            ("ephemeral-storage", 1 << 40, "1Ti"),
+            ("hugepages-2Mi", 2 << 20, "2Mi"),
+            ("example.com/memory", 1024, "1024"),
+            ("pods", 1000, "1k"),
+        ] {
+            assert_eq!(Amount::new(value).display(resource).to_string(), text, "{resource} {value}");
+        }
+    }
+
+    #[test]
+    fn extended_resources_are_devices_of_some_domain() {
+        for (name, want) in [
+            ("google.com/tpu", true),
+            ("a/b", true),
+            ("UPPER.com/x", false),
+            ("a-.com/x", false),
+            ("example.com/", false),
+            ("/x", false),
+            ("a.com/b/c", false),
+            ("a.com/_x", false),
+            ("x.kubernetes.io/foo", false),
+        ] {
+            assert_eq!(is_extended_resource(name), want, "{name}");
+        }
+        assert!(!is_extended_resource(&format!("a.com/{}", "x".repeat(64))));
+        assert!(!is_extended_resource(&format!("{}/x", "a".repeat(245))));
+    }
+}

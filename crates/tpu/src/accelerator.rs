@@ -280,7 +280,7 @@ impl Accelerator {
         Self::Tpu7x,
     ];
 
-    fn spec(self) -> &'static Spec {
+    const fn spec(self) -> &'static Spec {
         match self {
             Self::V3Device => &V3_DEVICE,
             Self::V3Slice => &V3_SLICE,
@@ -295,35 +295,35 @@ impl Accelerator {
     }
 
     /// The value of the node label `cloud.google.com/gke-tpu-accelerator`.
-    pub fn label(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         self.spec().label
     }
 
     /// A short name for messages: `v5e`, `v5e device`, `TPU7x`.
-    pub fn short_name(self) -> &'static str {
+    pub const fn short_name(self) -> &'static str {
         self.spec().short_name
     }
 
     /// The generation its chips are of.
-    pub fn generation(self) -> Generation {
+    pub const fn generation(self) -> Generation {
         self.spec().generation
     }
 
     /// The machine types that carry this accelerator, smallest first; the last ones are used only when named.
-    pub fn machine_types(self) -> &'static [MachineType] {
+    pub const fn machine_types(self) -> &'static [MachineType] {
         self.spec().machines
     }
 
     /// The word before the number in an accelerator type's name: `v5litepod` in `v5litepod-16`.
-    pub fn type_prefix(self) -> &'static str {
+    pub const fn type_prefix(self) -> &'static str {
         self.spec().type_prefix
     }
 
-    pub(crate) fn type_units_per_chip(self) -> u32 {
+    pub(crate) const fn type_units_per_chip(self) -> u32 {
         self.spec().type_units_per_chip
     }
 
-    pub(crate) fn shapes(self) -> Shapes {
+    pub(crate) const fn shapes(self) -> Shapes {
         self.spec().shapes
     }
 
@@ -436,6 +436,25 @@ mod tests {
         for machine in MachineType::ALL {
             assert!(machine.accelerator().machine_types().contains(&machine));
         }
+    }
+
+    #[test]
+    fn generations_have_the_published_sizes() {
+        let sizes: Vec<_> = Generation::ALL
+            .into_iter()
+            .map(|g| (g.name(), g.cores_per_chip(), g.hbm_gb_per_chip(), g.pod_chips(), g.is_3d()))
+            .collect();
+        assert_eq!(
+            sizes,
+            [
+                ("v3", 2, 32, 1024, false),
+                ("v4", 2, 32, 4096, true),
+                ("v5e", 1, 16, 256, false),
+                ("v5p", 2, 95, 8960, true),
+                ("v6e", 1, 32, 256, false),
+                ("TPU7x", 2, 192, 9216, true),
+            ]
+        );
     }
 
     #[test]

@@ -54,7 +54,7 @@ impl AcceleratorType {
     }
 
     /// The number in the name.
-    pub fn size(self) -> u32 {
+    pub const fn size(self) -> u32 {
         self.chips() * self.accelerator.type_units_per_chip()
     }
 
@@ -204,6 +204,11 @@ mod tests {
 
     #[test]
     fn errors_name_the_next_size_up() {
+        check_error("v3-9", r#""v3-9" is not an accelerator type: no v3 slice has that size; did you mean v3-32?"#);
+        check_error(
+            "v6e-016",
+            r#""v6e-016" is not an accelerator type: it does not end in a dash and a size; the names look like v5p-128"#,
+        );
         check_error(
             "v6e-17",
             r#""v6e-17" is not an accelerator type: no v6e slice has that size; did you mean v6e-32?"#,

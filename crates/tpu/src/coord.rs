@@ -295,6 +295,15 @@ mod tests {
         }
 
         #[test]
+        fn a_block_contains_its_coordinates_and_no_others(extent in extent(), x in 0u16..9, y in 0u16..9, z in 0u16..9) {
+            let block = Block { origin: Coord::new(x, y, z), extent };
+            let inside: std::collections::BTreeSet<_> = block.coords().collect();
+            for at in Extent::new(20, 20, 20).unwrap().coords() {
+                prop_assert_eq!(block.contains(at), inside.contains(&at));
+            }
+        }
+
+        #[test]
         fn any_coordinate_is_harmless(extent in extent(), x: u16, y: u16, z: u16) {
             let at = Coord::new(x, y, z);
             prop_assert_eq!(extent.index(at).is_some(), extent.contains(at));

@@ -144,7 +144,7 @@ pub use accelerator_type::{AcceleratorType, AcceleratorTypeProblem, ParseAcceler
 pub use coord::{Axis, Block, Coord, Coords, Extent};
 pub use ici::Ici;
 pub use legal::{IllegalTopology, Topologies, TopologyError};
-pub use machine::{MachineType, UnknownMachineType};
+pub use machine::{MachineType, PartialNode, UnknownMachineType};
 pub use multislice::{Multislice, MultisliceError};
 pub use names::{RESOURCE, Taint, annotation, env, label, node_labels, taint};
 pub use slice::{NoSuchNode, NotOnMachine, SliceError, SliceShape, Wrap};

@@ -164,7 +164,7 @@ impl MachineType {
     }
 
     /// The generation of its chips.
-    pub fn generation(self) -> Generation {
+    pub const fn generation(self) -> Generation {
         self.accelerator().generation()
     }
 
@@ -177,8 +177,24 @@ impl MachineType {
         }
     }
 
+    /// Accepts a pod that asks for all the chips of a node, which is the only request for `google.com/tpu` that GKE
+    /// schedules there.
+    ///
+    /// ```
+    /// use slicegate_tpu::MachineType;
+    ///
+    /// assert!(MachineType::Ct6eStandard4t.check_request(4).is_ok());
+    /// assert_eq!(
+    ///     MachineType::Ct6eStandard4t.check_request(2).unwrap_err().to_string(),
+    ///     "a pod on ct6e-standard-4t must ask for all 4 chips of its node, not for 2",
+    /// );
+    /// ```
+    pub const fn check_request(self, chips: u32) -> Result<(), PartialNode> {
+        if chips == self.chips() { Ok(()) } else { Err(PartialNode { machine_type: self, chips }) }
+    }
+
     /// TensorCores in one VM.
-    pub fn cores(self) -> u32 {
+    pub const fn cores(self) -> u32 {
         self.chips() * self.generation().cores_per_chip()
     }
 
@@ -228,6 +244,16 @@ impl fmt::Display for MachineType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
+}
+
+/// A pod that does not ask for exactly the chips of its node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error("a pod on {machine_type} must ask for all {} chips of its node, not for {chips}", machine_type.chips())]
+pub struct PartialNode {
+    /// The machine type of the node.
+    pub machine_type: MachineType,
+    /// The chips asked for.
+    pub chips: u32,
 }
 
 /// A name that is no TPU machine type's.
@@ -289,6 +315,43 @@ mod tests {
         for machine in MachineType::ALL {
             assert!(!machine.makes_multi_host_slices() || machine.chips() == 4, "{machine}");
         }
+    }
+
+    /// Name, chips, vCPUs, memory in GB, and whether the Dynamic Workload Scheduler provisions it.
+    const PUBLISHED: &str = "\
+        ct3-hightpu-4t    4  96  340 no
+        ct3p-hightpu-4t   4  48  340 no
+        ct4l-hightpu-4t   4  48  340 no
+        ct4p-hightpu-4t   4 240  407 no
+        ct5l-hightpu-1t   1  24   48 no
+        ct5l-hightpu-4t   4 112  192 no
+        ct5l-hightpu-8t   8 224  384 no
+        ct5lp-hightpu-1t  1  24   48 yes
+        ct5lp-hightpu-4t  4 112  192 yes
+        ct5lp-hightpu-8t  8 224  384 yes
+        ct5p-hightpu-4t   4 208  448 yes
+        ct6e-standard-1t  1  44  176 yes
+        ct6e-standard-4t  4 180  720 yes
+        ct6e-standard-8t  8 180 1440 yes
+        tpu7x-standard-1t 1  56  248 yes
+        tpu7x-standard-4t 4 224  960 yes
+        tpu7x-ultranet-4t 4 224  992 yes";
+
+    #[test]
+    fn sizes_are_the_published_ones() {
+        assert_eq!(PUBLISHED.lines().count(), MachineType::ALL.len());
+        for (line, machine) in PUBLISHED.lines().zip(MachineType::ALL) {
+            let queued = if machine.allows_flex_start() { "yes" } else { "no" };
+            let ours = format!("{machine} {} {} {} {queued}", machine.chips(), machine.vcpus(), machine.memory_gb());
+            assert_eq!(line.split_whitespace().collect::<Vec<_>>().join(" "), ours);
+        }
+    }
+
+    #[test]
+    fn cores_are_counted_by_generation() {
+        assert_eq!(MachineType::Ct6eStandard8t.cores(), 8);
+        assert_eq!(MachineType::Ct5pHightpu4t.cores(), 8);
+        assert_eq!(MachineType::Ct5lpHightpu1t.cores(), 1);
     }
 
     #[test]

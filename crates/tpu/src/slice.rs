@@ -198,7 +198,7 @@ impl SliceShape {
     }
 
     /// The generation of the chips.
-    pub fn generation(self) -> Generation {
+    pub const fn generation(self) -> Generation {
         self.accelerator().generation()
     }
 
@@ -213,7 +213,7 @@ impl SliceShape {
     }
 
     /// TensorCores in the slice.
-    pub fn cores(self) -> u32 {
+    pub const fn cores(self) -> u32 {
         self.chips() * self.generation().cores_per_chip()
     }
 
@@ -252,7 +252,7 @@ impl SliceShape {
     /// v5e and v6e wrap each axis that spans the pod's full 16 chips. v4, v5p and TPU7x wrap all axes from one cube
     /// up, and none below. v3 never wraps here: its pages promise a torus, but the runtime is told otherwise, and a
     /// scheduler must not promise links that may not be there.
-    pub fn wrap(self) -> Wrap {
+    pub const fn wrap(self) -> Wrap {
         let [x, y, z] = self.topology.extent().dims();
         match self.generation() {
             Generation::V3 => Wrap::NONE,
@@ -268,7 +268,7 @@ impl SliceShape {
     ///
     /// v4 twists cuboids of the forms A x A x 2A and A x 2A x 2A with A a multiple of 4. For v5p the four named ones
     /// count: 4x4x8, 4x8x8, 8x8x16, 8x16x16. For TPU7x no source promises it.
-    pub fn supports_twist(self) -> bool {
+    pub const fn supports_twist(self) -> bool {
         let [a, b, c] = self.topology.extent().dims();
         let doubled = c == 2 * a && (b == a || b == c) && self.topology.cubes().is_some();
         match self.generation() {
@@ -279,7 +279,7 @@ impl SliceShape {
     }
 
     /// The interconnect: which chip is linked to which.
-    pub fn ici(self) -> Ici {
+    pub const fn ici(self) -> Ici {
         Ici::new(self.topology.extent(), self.wrap())
     }
 
@@ -333,9 +333,7 @@ impl fmt::Display for SliceShape {
 /// Whether slices of this topology, which is legal for the accelerator, are made of this machine type.
 fn makes(machine: MachineType, topology: Topology) -> bool {
     machine.single_host_topology() == Some(topology)
-        || (machine.makes_multi_host_slices()
-            && topology.chips() > machine.chips()
-            && topology.extent().is_tiled_by(machine.chip_bounds()))
+        || (machine.makes_multi_host_slices() && topology.extent().is_tiled_by(machine.chip_bounds()))
 }
 
 impl MachineType {
@@ -374,7 +372,7 @@ impl Wrap {
     }
 
     /// What the axes make of a shape: a mesh, a torus, or something between.
-    pub fn describe(self, rank: Rank) -> &'static str {
+    pub const fn describe(self, rank: Rank) -> &'static str {
         let z = match rank {
             Rank::Two => self.x,
             Rank::Three => self.z,

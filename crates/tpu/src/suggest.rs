@@ -88,6 +88,11 @@ mod tests {
         assert_eq!(nearest("", names), None);
     }
 
+    #[test]
+    fn the_first_of_equally_near_names_wins() {
+        assert_eq!(nearest("tpu-v_", [(1, "tpu-v3"), (2, "tpu-v4")]), Some(1));
+    }
+
     proptest! {
         #[test]
         fn distance_follows_its_definition(left in "[abc]{0,5}", right in "[abc]{0,5}") {

@@ -717,6 +717,31 @@ mod tests {
     }
 
     #[test]
+    fn slices_are_placed_where_they_break_up_the_least() {
+        let mut pod = pod(5, 1, 1, Wiring::Contiguous(Wrap::NONE));
+        pod.disable(2);
+        pod.disable(3);
+        let slice = pod.allocate(shape("4x4x4")).unwrap();
+        assert_eq!(pod.cubes_of(slice).collect::<Vec<_>>(), [4]);
+        assert_eq!(pod.check(shape("4x4x8")), Ok(()));
+    }
+
+    #[test]
+    fn of_equally_large_slices_the_one_nearest_to_a_cube_is_named() {
+        assert_eq!(pod(2, 2, 1, Wiring::Switched).largest_fit(), Some(shape("4x8x8")));
+        assert_eq!(pod(2, 2, 1, Wiring::Contiguous(Wrap::NONE)).largest_fit(), Some(shape("4x8x8")));
+        assert_eq!(pod(4, 1, 1, Wiring::Contiguous(Wrap::NONE)).largest_fit(), Some(shape("4x4x16")));
+    }
+
+    #[test]
+    fn equal_slices_are_packed_side_by_side() {
+        let pod = pod(3, 1, 1, Wiring::Contiguous(Wrap::NONE));
+        let cube = Topology::CUBE;
+        assert_eq!(pod.pack(&[cube; 3], 10), Packing::Packed(vec![vec![0], vec![1], vec![2]]));
+        assert_eq!(pod.pack(&[cube; 4], 10), Packing::Impossible);
+    }
+
+    #[test]
     fn a_search_without_steps_decides_nothing() {
         let pod = pod(2, 2, 2, Wiring::Contiguous(Wrap::NONE));
         let wanted = [shape("4x8x8"), shape("4x4x8"), shape("4x4x8")];

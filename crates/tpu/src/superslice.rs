@@ -99,7 +99,7 @@ impl SuperSlice {
     }
 
     /// The slice it becomes once it is formed.
-    pub fn shape(self) -> SliceShape {
+    pub const fn shape(self) -> SliceShape {
         SliceShape::legal(MachineType::Tpu7xStandard4t, self.topology)
     }
 

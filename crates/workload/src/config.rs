@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use slicegate_quota::{Quantity, Weight};
+use slicegate_quota::{Amount, Limits, Names, NodeQuota, Quantity, Weight};
 
 use crate::{LabelSelector, Taint, Toleration};
 
@@ -242,4 +242,37 @@ pub enum FairSharingStrategy {
     LessThanOrEqualToFinalShare,
     /// If the preemptor's share afterwards is below the victim's share before.
     LessThanInitialShare,
+}
+
+fn node_quota(groups: &[ResourceGroup], parent: Option<&str>, weight: Weight, names: &mut Names) -> NodeQuota {
+    let mut limits = BTreeMap::new();
+    for flavor in groups.iter().flat_map(|group| &group.flavors) {
+        for (resource, quota) in &flavor.resources {
+            let amount = |quantity| Amount::from_quantity(resource, quantity);
+            let pair = names.intern(&flavor.name, resource);
+            limits.insert(
+                pair,
+                Limits {
+                    nominal: amount(quota.nominal),
+                    borrowing: quota.borrowing_limit.map(amount),
+                    lending: quota.lending_limit.map(amount),
+                },
+            );
+        }
+    }
+    NodeQuota { parent: parent.map(Into::into), limits, weight }
+}
+
+impl ClusterQueueSpec {
+    /// The queue as a node of the quota forest.
+    pub fn node_quota(&self, names: &mut Names) -> NodeQuota {
+        node_quota(&self.resource_groups, self.cohort.as_deref(), self.fair_weight, names)
+    }
+}
+
+impl CohortSpec {
+    /// The cohort as a node of the quota forest.
+    pub fn node_quota(&self, names: &mut Names) -> NodeQuota {
+        node_quota(&self.resource_groups, self.parent.as_deref(), self.fair_weight, names)
+    }
 }

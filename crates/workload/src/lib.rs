@@ -19,7 +19,6 @@ mod scheduling;
 mod status;
 mod timestamp;
 mod topology;
-mod topology_encode;
 mod topology_encoding;
 mod totals;
 mod workload;
@@ -46,7 +45,6 @@ pub use scheduling::{
 pub use status::{ADMISSION_GATED_BY, ALLOWED_FLAVORS, PRIORITY_BOOST, QueueOrder, RequeuingTimestamp, Stage};
 pub use timestamp::Timestamp;
 pub use topology::{TopologyAssignment, TopologyConstraint, TopologyDomain, TopologyRequest};
-pub use topology_encode::HOSTNAME_LABEL;
 pub use topology_encoding::{DecodeError, EncodedAssignment, EncodedCounts, EncodedSlice, EncodedValues};
 pub use totals::{
     DeviceRequests, DomainUsage, PodSetTotals, RequestOptions, TopologyUsage, TransformStrategy, Transformation,

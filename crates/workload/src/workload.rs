@@ -245,6 +245,8 @@ pub struct Workload {
     pub annotations: BTreeMap<Box<str>, Box<str>>,
     /// Whether a single Pod owns it.
     pub owned_by_pod: bool,
+    /// The unique id of the Workload that owns it: it is one of several variants of that (concurrent admission).
+    pub variant_of: Option<Box<str>>,
     /// Whether it is being deleted.
     pub deleting: bool,
     /// What is asked for.

@@ -4,9 +4,14 @@
 //! with one file a suite; kinds and suites that are not there are skipped. Without the variable nothing runs, and the output
 //! says so. Arguments select by part of a name: `cargo test -p slicegate-tests --test conformance -- quota/available`.
 
+mod cycle;
+mod flavor;
+mod nodes;
+mod preemption;
 mod placement;
 mod quota;
 mod report;
+mod setup;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -34,6 +39,9 @@ fn main() -> ExitCode {
 
     placement::run(&corpus, &mut report);
     quota::run(&corpus, &mut report);
+    flavor::run(&corpus, &mut report);
+    preemption::run(&corpus, &mut report);
+    cycle::run(&corpus, &mut report);
 
     let _ = report.print(&mut out);
     if report.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -1,0 +1,286 @@
+//! Finding flavors and victims for one workload.
+
+use std::collections::BTreeMap;
+
+use slicegate_flavor::{
+    Assignment, LastTried, Mode, NoTopology, PodSetRequest, Possibility, PreemptionOracle, ReplacedPodSet, Seed,
+    SeedFlavor, Simulated, WorkloadRequest, search_counts,
+};
+use slicegate_preemption::{LocalQueueUsage, Planner, Preemptor, Request, Target, WorkloadRef};
+use slicegate_quota::{Amount, FlavorId, FlavorResourceId, Forest, NodeId, ResourceId};
+use slicegate_workload::Key;
+
+use super::Engine;
+use super::ids::WorkloadId;
+use super::state::{State, reference};
+
+/// The flavors that a nomination chose, by pod set.
+pub(super) type Nominated = Vec<Vec<(ResourceId, FlavorId)>>;
+
+/// Flavors and victims.
+#[derive(Debug)]
+pub(super) struct Assigned {
+    pub(super) assignment: Assignment,
+    pub(super) targets: Vec<Target>,
+    /// The slice that is replaced.
+    pub(super) slice: Option<WorkloadRef>,
+}
+
+struct Oracle<'a> {
+    state: &'a mut State,
+    planner: &'a mut Planner,
+    config: &'a slicegate_preemption::Config,
+    preemptor: Preemptor,
+}
+
+impl PreemptionOracle for Oracle<'_> {
+    fn forest(&self) -> &Forest {
+        &self.state.forest
+    }
+
+    fn simulate(&mut self, pair: FlavorResourceId, amount: Amount) -> Simulated {
+        let answer = self.planner.simulate(self.state, self.config, &self.preemptor, pair, amount);
+        let possibility = match answer.possibility {
+            slicegate_preemption::Possibility::NoCandidates => Possibility::NoCandidates,
+            slicegate_preemption::Possibility::Preempt => Possibility::Preempt,
+            slicegate_preemption::Possibility::Reclaim => Possibility::Reclaim,
+        };
+        Simulated { possibility, level: answer.level }
+    }
+}
+
+/// What a pod set of a slice that is replaced, or of a workload looked at again, was given.
+struct Held {
+    name: Box<str>,
+    count: i32,
+    requests: Vec<(ResourceId, i64)>,
+    flavors: Vec<(ResourceId, FlavorId)>,
+    seeds: Vec<SeedFlavor>,
+    topology: Option<slicegate_workload::TopologyAssignment>,
+    delayed: Option<slicegate_flavor::DelayedTopology>,
+    unhealthy: bool,
+}
+
+impl Engine {
+    /// Finds flavors for a workload in its ClusterQueue and, if only preemption can make room, victims. Remembers how far the
+    /// scan of flavors came. With `nominated` only those flavors are considered.
+    pub(super) fn assign(&mut self, id: WorkloadId, node: NodeId, nominated: Option<&Nominated>) -> Option<Assigned> {
+        let generation = self.state.forest.generation(node);
+        let cycle = i64::try_from(self.cycles).unwrap_or(i64::MAX);
+        let gates = self.config.gates;
+        let record = self.state.records.get_mut(id)?;
+        let hash =
+            gates.scheduling_equivalence_hashing.then(|| u64::try_from(record.class.index()).unwrap_or(u64::MAX));
+        let preserve = gates.flavor_fungibility_preserve_scan_progress;
+        let last = record.last.take().filter(|l| !l.is_outdated(generation, cycle, hash, preserve));
+        let shape_id = record.shape;
+        let holds = record.holding.is_some();
+        let has_unhealthy_nodes = !record.status.unhealthy_nodes.is_empty();
+        let elastic = gates.elastic_jobs_via_workload_slices && record.extras.as_ref().is_some_and(|e| e.elastic);
+        let replaces = record.extras.as_ref().and_then(|e| e.replaces.clone()).filter(|_| elastic_gate(&gates));
+        let preemptor = Preemptor {
+            cluster_queue: node,
+            priority: record.priority(),
+            queued_at: record.queued_at,
+            local_queue: self.usage_as_preemptor(id, node),
+        };
+        let slice = replaces.and_then(|key| self.slice_in(node, &key));
+        let old = slice.map(|s| self.held(WorkloadId::from_index(s.index()))).unwrap_or_default();
+        let seeds = if holds { self.held(id) } else { BTreeMap::new() };
+        let allowed = self.allowed_flavors(id);
+        self.shapes.get_mut(shape_id)?.refresh(&self.flavors);
+
+        let shape = self.shapes.get(shape_id)?;
+        let view = self.views.get(node.index())?.as_ref()?;
+        let none = Vec::new();
+        let pod_sets: Vec<PodSetRequest<'_>> = shape
+            .pod_sets
+            .iter()
+            .zip(shape.pod_sets())
+            .enumerate()
+            .map(|(i, (resolved, pod_set))| {
+                let replaced = old.get(&pod_set.name);
+                let seed = seeds.get(&pod_set.name);
+                PodSetRequest {
+                    count: resolved.count,
+                    min_count: pod_set.min_count,
+                    requests: &resolved.requests,
+                    group: resolved.group,
+                    eligibility: &resolved.eligibility,
+                    topology: resolved.topology,
+                    pod_resources: &resolved.pod_resources,
+                    seed: seed.map(|held| Seed {
+                        flavors: &held.seeds,
+                        topology: held.topology.as_ref(),
+                        unhealthy: held.unhealthy,
+                        delayed: held.delayed,
+                    }),
+                    replaces: replaced.map(|held| ReplacedPodSet {
+                        count: held.count,
+                        requests: &held.requests,
+                        flavors: &held.flavors,
+                    }),
+                    nominated: nominated.and_then(|n| n.get(i)).unwrap_or(&none),
+                }
+            })
+            .collect();
+        let request = WorkloadRequest {
+            pod_sets: &pod_sets,
+            last: last.as_deref(),
+            pinned: nominated.is_some(),
+            allowed_flavors: allowed.as_deref(),
+            replaces_slice: slice.is_some(),
+            elastic,
+            has_unhealthy_nodes,
+        };
+        let tools = &mut self.tools;
+        let mut search = Search {
+            state: &mut self.state,
+            assigner: &mut tools.assigner,
+            planner: &mut tools.planner,
+            config: &self.preemption,
+            order: &self.order,
+            view,
+            request: &request,
+            preemptor,
+        };
+        let (assignment, targets) = search.run(gates.partial_admission);
+        let dropped = assignment.mode != Mode::Fit && targets.is_empty();
+        if let Some(record) = self.state.records.get_mut(id) {
+            let flavors = assignment.last_tried();
+            record.last = Some(Box::new(LastTried { flavors, generation, cycle, hash }));
+        }
+        // [quirk] A slice is only given up in favour of its successor if that fits or has victims.
+        Some(Assigned { assignment, targets, slice: slice.filter(|_| !dropped) })
+    }
+
+    /// The workload of this key, if it holds quota of the ClusterQueue.
+    fn slice_in(&self, node: NodeId, key: &Key) -> Option<WorkloadRef> {
+        let id = self.state.records.find(key)?;
+        let holding = self.state.records.get(id)?.holding.as_ref()?;
+        (holding.node == node).then(|| reference(id))
+    }
+
+    /// What a workload that holds quota was given, by pod set.
+    fn held(&mut self, id: WorkloadId) -> BTreeMap<Box<str>, Held> {
+        let Some(record) = self.state.records.get(id) else { return BTreeMap::new() };
+        let workload = self.rebuild(record);
+        let totals = workload.admitted_totals(&self.requests);
+        let assignments = workload.status.admission.iter().flat_map(|a| &a.pod_set_assignments);
+        let names = &mut self.state.names;
+        let unhealthy = &workload.status.unhealthy_nodes;
+        let mut all = BTreeMap::new();
+        for (totals, assignment) in totals.iter().zip(assignments) {
+            let mut held = Held {
+                name: totals.name.clone(),
+                count: totals.count,
+                requests: totals.requests.iter().map(|(r, q)| (names.intern_resource(r), q)).collect(),
+                flavors: Vec::new(),
+                seeds: Vec::new(),
+                topology: assignment.topology_assignment.clone(),
+                delayed: assignment.delayed_topology_pending.map(|pending| {
+                    if pending {
+                        slicegate_flavor::DelayedTopology::Pending
+                    } else {
+                        slicegate_flavor::DelayedTopology::Ready
+                    }
+                }),
+                unhealthy: assignment
+                    .topology_assignment
+                    .as_ref()
+                    .is_some_and(|t| t.domains.iter().any(|d| d.values.last().is_some_and(|v| unhealthy.contains(v)))),
+            };
+            for (resource, flavor) in &totals.flavors {
+                let pair = names.intern(flavor, resource);
+                let (flavor, resource) = names.flavor_resource(pair);
+                held.flavors.push((resource, flavor));
+                held.seeds.push(SeedFlavor { resource, flavor, pair });
+            }
+            all.insert(held.name.clone(), held);
+        }
+        self.order.extend(&self.state.names);
+        all
+    }
+
+    /// The flavors that an annotation restricts a workload to, ascending.
+    fn allowed_flavors(&self, id: WorkloadId) -> Option<Vec<FlavorId>> {
+        if !self.config.gates.concurrent_admission {
+            return None;
+        }
+        let text = self.state.records.get(id)?.extras.as_ref()?.allowed_flavors.as_ref()?;
+        let names = text.split(',').map(str::trim).filter(|n| !n.is_empty());
+        let mut ids: Vec<FlavorId> = names.filter_map(|n| self.state.names.flavor(n)).collect();
+        ids.sort_unstable();
+        Some(ids)
+    }
+
+    fn usage_as_preemptor(&self, id: WorkloadId, node: NodeId) -> Option<LocalQueueUsage> {
+        if !self.orders_by_usage(node) {
+            return None;
+        }
+        self.state.local_queue_usage(self.state.records.get(id)?.queue)
+    }
+}
+
+fn elastic_gate(gates: &crate::Gates) -> bool {
+    gates.elastic_jobs_via_workload_slices
+}
+
+struct Search<'a, 'b> {
+    state: &'a mut State,
+    assigner: &'a mut slicegate_flavor::Assigner,
+    planner: &'a mut Planner,
+    config: &'a slicegate_preemption::Config,
+    order: &'a slicegate_flavor::ResourceOrder,
+    view: &'a slicegate_flavor::ClusterQueueView,
+    request: &'a WorkloadRequest<'b>,
+    preemptor: Preemptor,
+}
+
+impl Search<'_, '_> {
+    /// All pods, or as many as can be had.
+    fn run(&mut self, partial: bool) -> (Assignment, Vec<Target>) {
+        let full = self.assign(None);
+        if full.mode == Mode::Fit {
+            return (full, Vec::new());
+        }
+        if full.mode == Mode::Preempt {
+            let targets = self.targets(&full);
+            if !targets.is_empty() {
+                return (full, targets);
+            }
+        }
+        let counts: Vec<(i32, i32)> =
+            self.request.pod_sets.iter().map(|p| (p.count, p.min_count.unwrap_or(p.count))).collect();
+        if partial && counts.iter().any(|(count, min)| count > min) {
+            let found = search_counts(&counts, |counts| {
+                let reduced = self.assign(Some(counts));
+                match reduced.mode {
+                    Mode::Fit => Some((reduced, Vec::new())),
+                    Mode::Preempt => {
+                        let targets = self.targets(&reduced);
+                        (!targets.is_empty()).then_some((reduced, targets))
+                    }
+                    Mode::NoFit | Mode::DeferredFit => None,
+                }
+            });
+            if let Some(found) = found {
+                return found;
+            }
+        }
+        (full, Vec::new())
+    }
+
+    fn assign(&mut self, counts: Option<&[i32]>) -> Assignment {
+        let mut oracle =
+            Oracle { state: self.state, planner: self.planner, config: self.config, preemptor: self.preemptor };
+        self.assigner.assign(self.order, self.view, self.request, counts, &mut oracle, &mut NoTopology)
+    }
+
+    fn targets(&mut self, assignment: &Assignment) -> Vec<Target> {
+        let needed = assignment.needed(self.request);
+        let preempting = assignment.preempting();
+        let request = Request { preemptor: self.preemptor, needed: &needed, preempting: &preempting, placed: false };
+        self.planner.targets(self.state, self.config, &request).to_vec()
+    }
+}

@@ -1,0 +1,160 @@
+//! The invariants, as code.
+
+use slicegate_quota::{Amount, FlavorResourceId, Forest, NodeId, NodeKind};
+
+use super::Engine;
+use super::Violation;
+use super::ids::{LocalQueueId, WorkloadId};
+use super::queue::Place;
+
+impl Engine {
+    /// Checks every invariant: that usage is the sum of what workloads hold, that Cohorts follow from their members, that no
+    /// workload is in two places, and that the queues are in order. For tests: it looks at everything.
+    ///
+    /// # Errors
+    /// The first violation found.
+    pub fn check(&self) -> Result<(), Violation> {
+        self.check_holders()?;
+        self.check_usage()?;
+        self.check_queues()?;
+        self.check_members()
+    }
+
+    fn check_holders(&self) -> Result<(), Violation> {
+        for (id, record) in self.state.records.iter() {
+            let Some(holding) = &record.holding else { continue };
+            let queue = self.state.queue(holding.node);
+            let listed = queue.and_then(|q| q.holders.get(holding.position as usize)).map(|w| w.index());
+            if listed != Some(id.index()) {
+                return violation(format!("{} holds quota, but its ClusterQueue does not list it there", record.key));
+            }
+            if self.places.get(id) != Place::Nowhere {
+                return violation(format!("{} holds quota and is queued", record.key));
+            }
+        }
+        for (index, queue) in self.state.queues.iter().enumerate() {
+            let Some(queue) = queue else { continue };
+            let node = NodeId::from_index(index);
+            let holdings: Vec<_> = queue
+                .holders
+                .iter()
+                .filter_map(|w| self.state.records.get(WorkloadId::from_index(w.index()))?.holding.as_deref())
+                .filter(|h| h.node == node)
+                .collect();
+            if holdings.len() != queue.holders.len() {
+                return violation(format!("ClusterQueue {} lists workloads that hold nothing there", queue.spec.name));
+            }
+            let not_ready = holdings.iter().filter(|h| !h.pods_ready).count();
+            let admitted = holdings.iter().filter(|h| h.admitted).count();
+            if (not_ready, admitted) != (queue.not_ready, queue.admitted) {
+                return violation(format!("counts of ClusterQueue {} are wrong", queue.spec.name));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_usage(&self) -> Result<(), Violation> {
+        let forest = &self.state.forest;
+        for node in forest.nodes() {
+            if forest.is_cyclic(node) {
+                continue;
+            }
+            for &pair in forest.tree_pairs(node) {
+                let expected = match forest.kind(node) {
+                    NodeKind::ClusterQueue => self.held_in(node, pair),
+                    NodeKind::Cohort => passed_up(forest, node, pair),
+                };
+                let usage = forest.usage(node, pair);
+                if usage != expected {
+                    let (flavor, resource) = self.state.names.flavor_resource(pair);
+                    return violation(format!(
+                        "{} uses {usage} of {} in {}, but its members use {expected}",
+                        forest.name(node),
+                        self.state.names.resource_name(resource),
+                        self.state.names.flavor_name(flavor),
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn held_in(&self, node: NodeId, pair: FlavorResourceId) -> Amount {
+        let holders = self.state.queue(node).map(|q| q.holders.as_slice()).unwrap_or_default();
+        holders
+            .iter()
+            .filter_map(|w| self.state.records.get(WorkloadId::from_index(w.index()))?.holding.as_deref())
+            .flat_map(|h| &h.usage)
+            .filter(|(p, _)| *p == pair)
+            .fold(Amount::ZERO, |sum, (_, amount)| sum.plus(*amount))
+    }
+
+    fn check_queues(&self) -> Result<(), Violation> {
+        let mut queued = 0;
+        for (index, queue) in self.pending.iter().enumerate() {
+            let Some(queue) = queue else { continue };
+            let node = NodeId::from_index(index);
+            if let Err(fault) = queue.check(&self.places, &self.service_order(node)) {
+                return violation(format!("queue of {}: {fault}", self.state.forest.name(node)));
+            }
+            for id in queue.active().chain(queue.parked()) {
+                queued += 1;
+                let Some(record) = self.state.records.get(id) else {
+                    return violation(format!(
+                        "queue of {} holds a workload that is gone",
+                        self.state.forest.name(node)
+                    ));
+                };
+                if !record.admissible {
+                    return violation(format!("{} is queued although it may not be admitted", record.key));
+                }
+                if self.state.local_queue(record.queue).and_then(|q| q.target) != Some(node) {
+                    return violation(format!("{} is queued where its LocalQueue does not lead", record.key));
+                }
+            }
+        }
+        let placed = self.state.records.iter().filter(|(id, _)| self.places.get(*id) != Place::Nowhere).count();
+        if placed != queued {
+            return violation(format!("{placed} workloads have a place in a queue, but queues hold {queued}"));
+        }
+        Ok(())
+    }
+
+    fn check_members(&self) -> Result<(), Violation> {
+        let mut members = 0;
+        for (index, queue) in self.state.local_queues.iter().enumerate() {
+            for (position, &id) in queue.members.iter().enumerate() {
+                members += 1;
+                let fits = self.state.records.get(id).is_some_and(|r| {
+                    r.queue == LocalQueueId::from_index(index) && r.queue_position as usize == position
+                });
+                if !fits {
+                    return violation(format!("LocalQueue {} lists a workload of another", queue.key));
+                }
+            }
+        }
+        if members != self.state.records.len() {
+            return violation(format!("LocalQueues list {members} of {} workloads", self.state.records.len()));
+        }
+        Ok(())
+    }
+}
+
+/// What the members of a Cohort use beyond what they keep for themselves.
+fn passed_up(forest: &Forest, cohort: NodeId, pair: FlavorResourceId) -> Amount {
+    forest
+        .nodes()
+        .filter(|&n| forest.parent(n) == Some(cohort))
+        .map(|n| {
+            let kept = match forest.limits(n, pair).lending {
+                Some(lending) => forest.subtree_quota(n, pair).minus(lending).or_zero(),
+                None => Amount::ZERO,
+            };
+            forest.usage(n, pair).minus(kept).or_zero()
+        })
+        .fold(Amount::ZERO, Amount::plus)
+}
+
+fn violation(text: String) -> Result<(), Violation> {
+    Err(Violation(text))
+}

@@ -1,0 +1,134 @@
+//! The order of entries under fair sharing: a tournament in each tree of Cohorts, held anew before every entry.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use slicegate_quota::{Forest, NodeId, NodeKind, Share};
+
+use super::cycle::Candidate;
+use super::state::State;
+use crate::Gates;
+
+/// How an entry stands at one Cohort above it, if it were admitted.
+#[derive(Clone, Copy, Debug)]
+struct Standing {
+    cohort: NodeId,
+    /// The share of the member of that Cohort that the entry is in.
+    share: Share,
+    /// Whether that member would borrow what the entry asks for.
+    borrows: bool,
+}
+
+/// Entries that are not decided yet.
+#[derive(Debug)]
+pub(super) struct Tournament {
+    /// One entry a ClusterQueue, by name of the ClusterQueue.
+    ///
+    /// `[quirk]` Of two entries of one ClusterQueue only the later one takes part.
+    remaining: BTreeMap<NodeId, usize>,
+    order: Vec<NodeId>,
+}
+
+impl Tournament {
+    pub(super) fn new(candidates: &[Candidate], entries: &[usize], forest: &Forest) -> Self {
+        let remaining: BTreeMap<NodeId, usize> = entries.iter().map(|&i| (candidates[i].node, i)).collect();
+        let mut order: Vec<NodeId> = remaining.keys().copied().collect();
+        order.sort_by(|a, b| forest.name(*a).cmp(forest.name(*b)));
+        Self { remaining, order }
+    }
+
+    /// The entry to decide next.
+    pub(super) fn next(&mut self, state: &mut State, candidates: &[Candidate], gates: &Gates) -> Option<usize> {
+        let first = *self.order.first()?;
+        let winner = if state.forest.parent(first).is_none() {
+            first
+        } else {
+            let root = state.forest.root(first);
+            let standings = self.standings(state, candidates, root);
+            let round = Round { forest: &state.forest, state, candidates, gates, standings, entries: &self.remaining };
+            round.winner(root).unwrap_or(first)
+        };
+        self.order.retain(|n| *n != winner);
+        self.remaining.remove(&winner)
+    }
+
+    /// How every remaining entry of a tree stands at the Cohorts above it.
+    fn standings(&self, state: &mut State, candidates: &[Candidate], root: NodeId) -> BTreeMap<NodeId, Vec<Standing>> {
+        let State { forest, names, .. } = state;
+        let mut standings = BTreeMap::new();
+        for (&node, &i) in &self.remaining {
+            if forest.root(node) != root {
+                continue;
+            }
+            let usage = &candidates[i].usage;
+            let mark = forest.mark();
+            for &(pair, amount) in usage {
+                forest.add_usage(node, pair, amount);
+            }
+            let mut member = node;
+            let mut list = Vec::new();
+            while let Some(cohort) = forest.parent(member) {
+                let share = forest.share(member, &[], names);
+                list.push(Standing { cohort, share, borrows: forest.is_borrowing_on(member, usage) });
+                member = cohort;
+            }
+            forest.rollback(mark);
+            standings.insert(node, list);
+        }
+        standings
+    }
+}
+
+struct Round<'a> {
+    forest: &'a Forest,
+    state: &'a State,
+    candidates: &'a [Candidate],
+    gates: &'a Gates,
+    standings: BTreeMap<NodeId, Vec<Standing>>,
+    entries: &'a BTreeMap<NodeId, usize>,
+}
+
+impl Round<'_> {
+    /// The ClusterQueue whose entry wins among those below a Cohort.
+    fn winner(&self, cohort: NodeId) -> Option<NodeId> {
+        let mut best: Option<NodeId> = None;
+        for child in self.forest.children(cohort) {
+            let candidate = match self.forest.kind(child) {
+                NodeKind::Cohort => self.winner(child),
+                NodeKind::ClusterQueue => self.entries.contains_key(&child).then_some(child),
+            };
+            let Some(candidate) = candidate else { continue };
+            best = match best {
+                Some(best) if self.compare(candidate, best, cohort) != Ordering::Less => Some(best),
+                _ => Some(candidate),
+            };
+        }
+        best
+    }
+
+    fn standing(&self, node: NodeId, cohort: NodeId) -> Option<&Standing> {
+        self.standings.get(&node)?.iter().find(|s| s.cohort == cohort)
+    }
+
+    /// Compares two entries at a Cohort: the one to be decided first is less.
+    fn compare(&self, a: NodeId, b: NodeId, cohort: NodeId) -> Ordering {
+        let entry = |n: NodeId| self.entries.get(&n).and_then(|&i| self.candidates.get(i));
+        let (Some(x), Some(y)) = (entry(a), entry(b)) else { return Ordering::Equal };
+        let mut order = Ordering::Equal;
+        if self.gates.prioritize_preemptor_workloads {
+            order = y.is_preemptor.cmp(&x.is_preemptor);
+        }
+        if let (Some(s), Some(t)) = (self.standing(a, cohort), self.standing(b, cohort)) {
+            if self.gates.fair_sharing_prioritize_non_borrowing {
+                order = order.then(s.borrows.cmp(&t.borrows));
+            }
+            order = order.then(s.share.cmp(&t.share));
+        }
+        let record = |c: &Candidate| self.state.records.get(c.id);
+        let (Some(r), Some(q)) = (record(x), record(y)) else { return order };
+        if self.gates.priority_sorting_within_cohort {
+            order = order.then(q.priority().cmp(&r.priority()));
+        }
+        order.then(r.queued_at.cmp(&q.queued_at))
+    }
+}

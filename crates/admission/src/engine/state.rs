@@ -1,0 +1,341 @@
+//! Quota and who holds it: what decisions are made against.
+
+use std::collections::BTreeMap;
+
+use slicegate_preemption::{Holder, LocalQueueUsage, WorkloadRef, World};
+use slicegate_quota::{Forest, Mark, Names, NodeId};
+use slicegate_workload::{
+    ClusterQueueSpec, Key, LimitRangeSummary, LocalQueueSpec, PreemptionPolicy, StopPolicy, Timestamp,
+};
+
+use super::afs::Ledger;
+use super::ids::{LocalQueueId, WorkloadId};
+use super::record::{Holding, Records};
+use crate::InactiveReason;
+
+/// A ClusterQueue.
+#[derive(Clone, Debug)]
+pub(super) struct ClusterQueue {
+    pub(super) spec: ClusterQueueSpec,
+    /// Everything that keeps it from admitting.
+    pub(super) inactive: Vec<InactiveReason>,
+    /// Workloads that hold its quota.
+    pub(super) holders: Vec<WorkloadRef>,
+    /// How many of them have pods that are not ready.
+    pub(super) not_ready: usize,
+    /// How many of them may run.
+    pub(super) admitted: usize,
+}
+
+impl ClusterQueue {
+    pub(super) fn is_active(&self) -> bool {
+        self.inactive.is_empty()
+    }
+}
+
+/// Whether a LocalQueue's namespace may use its ClusterQueue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum NamespaceFact {
+    /// There is no such namespace.
+    #[default]
+    Missing,
+    /// The ClusterQueue does not serve it.
+    Mismatch,
+    /// It may.
+    Served,
+}
+
+/// A LocalQueue, one that workloads name but that does not exist included.
+#[derive(Clone, Debug)]
+pub(super) struct LocalQueue {
+    pub(super) key: Key,
+    pub(super) spec: Option<LocalQueueSpec>,
+    /// The ClusterQueue its workloads wait in: `None` if it does not exist, is stopped or leads nowhere.
+    pub(super) target: Option<NodeId>,
+    pub(super) namespace: NamespaceFact,
+    /// All workloads that name it, however far they are.
+    pub(super) members: Vec<WorkloadId>,
+    /// Past usage.
+    pub(super) ledger: Ledger,
+}
+
+impl LocalQueue {
+    pub(super) fn new(key: Key) -> Self {
+        Self {
+            key,
+            spec: None,
+            target: None,
+            namespace: NamespaceFact::Missing,
+            members: Vec::new(),
+            ledger: Ledger::default(),
+        }
+    }
+
+    /// Whether workloads pass through it.
+    pub(super) fn is_open(&self) -> bool {
+        self.spec.as_ref().is_some_and(|s| s.stop_policy == StopPolicy::None)
+    }
+}
+
+/// What is known of a namespace.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Namespace {
+    /// Its labels; `None` if only its limit ranges were told.
+    pub(super) labels: Option<BTreeMap<Box<str>, Box<str>>>,
+    pub(super) limits: LimitRangeSummary,
+}
+
+/// Quota, workloads and queues.
+#[derive(Clone, Debug, Default)]
+pub(super) struct State {
+    pub(super) names: Names,
+    pub(super) forest: Forest,
+    pub(super) records: Records,
+    /// By index of node.
+    pub(super) queues: Vec<Option<ClusterQueue>>,
+    pub(super) local_queues: Vec<LocalQueue>,
+    pub(super) local_queue_ids: BTreeMap<Key, LocalQueueId>,
+    pub(super) namespaces: BTreeMap<Box<str>, Namespace>,
+    /// Workloads whose quota is given away in the cycle that is running, by index; and which they are.
+    pub(super) claimed: Vec<bool>,
+    pub(super) claims: Vec<WorkloadRef>,
+    /// Whether past usage of LocalQueues orders victims of one ClusterQueue.
+    pub(super) usage_orders_victims: bool,
+    pub(super) now: Timestamp,
+}
+
+impl State {
+    pub(super) fn queue(&self, node: NodeId) -> Option<&ClusterQueue> {
+        self.queues.get(node.index())?.as_ref()
+    }
+
+    pub(super) fn queue_mut(&mut self, node: NodeId) -> Option<&mut ClusterQueue> {
+        self.queues.get_mut(node.index())?.as_mut()
+    }
+
+    pub(super) fn local_queue(&self, id: LocalQueueId) -> Option<&LocalQueue> {
+        self.local_queues.get(id.index())
+    }
+
+    /// The number of a LocalQueue, new if nobody named it yet.
+    pub(super) fn intern_local_queue(&mut self, key: &Key) -> LocalQueueId {
+        if let Some(&id) = self.local_queue_ids.get(key) {
+            return id;
+        }
+        let id = LocalQueueId::from_index(self.local_queues.len());
+        self.local_queues.push(LocalQueue::new(key.clone()));
+        self.local_queue_ids.insert(key.clone(), id);
+        id
+    }
+
+    // ----- who holds quota -----------------------------------------------------------------------------------------
+
+    /// Counts a workload's quota.
+    pub(super) fn hold(&mut self, id: WorkloadId, mut holding: Holding) {
+        self.release(id);
+        let node = holding.node;
+        let Some(queue) = self.queues.get_mut(node.index()).and_then(Option::as_mut) else { return };
+        holding.position = u32::try_from(queue.holders.len()).unwrap_or(u32::MAX);
+        queue.holders.push(reference(id));
+        queue.not_ready = queue.not_ready.saturating_add(usize::from(!holding.pods_ready));
+        queue.admitted = queue.admitted.saturating_add(usize::from(holding.admitted));
+        for &(pair, amount) in &holding.usage {
+            self.forest.add_usage(node, pair, amount);
+        }
+        if let Some(record) = self.records.get_mut(id) {
+            record.holding = Some(Box::new(holding));
+        }
+    }
+
+    /// Stops counting a workload's quota; what it held, if anything.
+    pub(super) fn release(&mut self, id: WorkloadId) -> Option<Box<Holding>> {
+        let holding = self.records.get_mut(id)?.holding.take()?;
+        let node = holding.node;
+        for &(pair, amount) in &holding.usage {
+            self.forest.remove_usage(node, pair, amount);
+        }
+        self.forest.bump_generation(node);
+        if let Some(queue) = self.queues.get_mut(node.index()).and_then(Option::as_mut) {
+            let position = holding.position as usize;
+            if queue.holders.get(position) == Some(&reference(id)) {
+                queue.holders.swap_remove(position);
+                let moved = queue.holders.get(position).copied();
+                if let Some(moved) = moved.and_then(|m| self.records.get_mut(WorkloadId::from_index(m.index())))
+                    && let Some(other) = &mut moved.holding
+                {
+                    other.position = holding.position;
+                }
+            }
+            queue.not_ready = queue.not_ready.saturating_sub(usize::from(!holding.pods_ready));
+            queue.admitted = queue.admitted.saturating_sub(usize::from(holding.admitted));
+        }
+        Some(holding)
+    }
+
+    // ----- claims of a cycle ---------------------------------------------------------------------------------------
+
+    /// Whether a workload's quota was given away in this cycle.
+    pub(super) fn is_claimed(&self, workload: WorkloadRef) -> bool {
+        self.claimed.get(workload.index()).copied().unwrap_or(false)
+    }
+
+    /// Gives a workload's quota away for the rest of the cycle.
+    pub(super) fn claim(&mut self, workload: WorkloadRef) {
+        if self.is_claimed(workload) {
+            return;
+        }
+        if self.claimed.len() <= workload.index() {
+            self.claimed.resize(workload.index().saturating_add(1), false);
+        }
+        if let Some(slot) = self.claimed.get_mut(workload.index()) {
+            *slot = true;
+        }
+        self.claims.push(workload);
+    }
+
+    /// Ends the cycle's claims.
+    pub(super) fn clear_claims(&mut self) {
+        for workload in std::mem::take(&mut self.claims) {
+            if let Some(slot) = self.claimed.get_mut(workload.index()) {
+                *slot = false;
+            }
+        }
+    }
+
+    /// Takes claimed workloads out of sight: neither their usage counts nor can they be chosen. Undone by [`State::show`].
+    pub(super) fn hide_claims(&mut self) -> Hidden {
+        let claims = self.claims.clone();
+        let hidden = self.hide(&claims);
+        for workload in claims {
+            self.remove(workload);
+        }
+        hidden
+    }
+
+    /// Keeps workloads from being chosen as victims. Undone by [`State::show`].
+    pub(super) fn hide(&mut self, workloads: &[WorkloadRef]) -> Hidden {
+        let mark = self.forest.mark();
+        let mut lists = BTreeMap::new();
+        for &workload in workloads {
+            let Some(node) = self.holding(workload).map(|h| h.node) else { continue };
+            let Some(queue) = self.queues.get_mut(node.index()).and_then(Option::as_mut) else { continue };
+            lists.entry(node).or_insert_with(|| queue.holders.clone());
+            queue.holders.retain(|w| *w != workload);
+        }
+        Hidden { mark, lists }
+    }
+
+    /// Brings back what was taken out of sight.
+    pub(super) fn show(&mut self, hidden: Hidden) {
+        self.forest.rollback(hidden.mark);
+        for (node, holders) in hidden.lists {
+            if let Some(queue) = self.queues.get_mut(node.index()).and_then(Option::as_mut) {
+                queue.holders = holders;
+            }
+        }
+    }
+
+    fn holding(&self, workload: WorkloadRef) -> Option<&Holding> {
+        self.records.get(WorkloadId::from_index(workload.index()))?.holding.as_deref()
+    }
+}
+
+/// What [`State::hide_claims`] or [`State::hide`] took out of sight.
+#[must_use]
+pub(super) struct Hidden {
+    mark: Mark,
+    lists: BTreeMap<NodeId, Vec<WorkloadRef>>,
+}
+
+/// A workload as the planner numbers it.
+pub(super) fn reference(id: WorkloadId) -> WorkloadRef {
+    WorkloadRef::from_index(id.index())
+}
+
+impl World for State {
+    type Checkpoint = Mark;
+
+    fn forest(&self) -> &Forest {
+        &self.forest
+    }
+
+    fn names(&self) -> &Names {
+        &self.names
+    }
+
+    fn forest_mut(&mut self) -> &mut Forest {
+        &mut self.forest
+    }
+
+    fn workloads(&self, cluster_queue: NodeId) -> &[WorkloadRef] {
+        self.queue(cluster_queue).map_or(&[], |q| &q.holders)
+    }
+
+    fn workload(&self, workload: WorkloadRef) -> Holder<'_> {
+        let record = self.records.get(WorkloadId::from_index(workload.index()));
+        let holding = record.and_then(|r| r.holding.as_deref());
+        let (Some(record), Some(holding)) = (record, holding) else {
+            return Holder {
+                cluster_queue: NodeId::from_index(0),
+                priority: 0,
+                queued_at: self.now,
+                reserved_at: self.now,
+                evicted: false,
+                local_queue: None,
+                usage: &[],
+                uid: "",
+            };
+        };
+        Holder {
+            cluster_queue: holding.node,
+            priority: record.priority(),
+            queued_at: record.queued_at,
+            reserved_at: holding.reserved_at.unwrap_or(self.now),
+            evicted: record.is_evicted(),
+            local_queue: self.local_queue_usage(record.queue),
+            usage: &holding.usage,
+            uid: &record.uid,
+        }
+    }
+
+    fn policy(&self, cluster_queue: NodeId) -> PreemptionPolicy {
+        self.queue(cluster_queue).map_or_else(PreemptionPolicy::default, |q| q.spec.preemption)
+    }
+
+    fn remove(&mut self, workload: WorkloadRef) {
+        let Self { records, forest, .. } = self;
+        let Some(record) = records.get(WorkloadId::from_index(workload.index())) else { return };
+        let Some(holding) = &record.holding else { return };
+        for &(pair, amount) in &holding.usage {
+            forest.remove_usage(holding.node, pair, amount);
+        }
+    }
+
+    fn restore(&mut self, workload: WorkloadRef) {
+        let Self { records, forest, .. } = self;
+        let Some(record) = records.get(WorkloadId::from_index(workload.index())) else { return };
+        let Some(holding) = &record.holding else { return };
+        for &(pair, amount) in &holding.usage {
+            forest.add_usage(holding.node, pair, amount);
+        }
+    }
+
+    fn checkpoint(&mut self) -> Mark {
+        self.forest.mark()
+    }
+
+    fn rollback(&mut self, checkpoint: Mark) {
+        self.forest.rollback(checkpoint);
+    }
+}
+
+impl State {
+    /// The usage of a LocalQueue, if it orders victims.
+    pub(super) fn local_queue_usage(&self, id: LocalQueueId) -> Option<LocalQueueUsage> {
+        if !self.usage_orders_victims {
+            return None;
+        }
+        let queue = u32::try_from(id.index()).unwrap_or(u32::MAX);
+        Some(LocalQueueUsage { queue, usage: self.local_queue(id).map(|q| q.ledger.usage) })
+    }
+}

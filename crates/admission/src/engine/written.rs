@@ -1,0 +1,44 @@
+//! Hearing how writes ended.
+
+use slicegate_workload::{Key, Timestamp};
+
+use super::Engine;
+use crate::Written;
+
+impl Engine {
+    /// Reports how the write of an [`Outcome::Admitted`](crate::Outcome::Admitted) ended. Without success the workload loses
+    /// its quota again and competes anew, unless it is gone.
+    pub fn admission_written(&mut self, now: Timestamp, workload: &Key, result: Written) {
+        self.state.now = now;
+        let Some(id) = self.state.records.find(workload) else { return };
+        let Some(record) = self.state.records.get_mut(id) else { return };
+        let is_assumed = record.holding.as_ref().is_some_and(|h| h.assumed.is_some());
+        if result == Written::Ok {
+            record.eviction_expected = false;
+            return;
+        }
+        if !is_assumed {
+            return;
+        }
+        let Some(holding) = self.state.release(id) else { return };
+        if let (Some(before), Some(record)) = (holding.assumed, self.state.records.get_mut(id)) {
+            record.status = before;
+        }
+        self.drop_charge(id);
+        if result == Written::Failed {
+            self.put_back_after_failure(now, id);
+        }
+    }
+
+    /// Reports how the write of an [`Eviction`](crate::Eviction) ended. Without success it is decided anew by a later cycle.
+    pub fn eviction_written(&mut self, now: Timestamp, workload: &Key, result: Written) {
+        self.state.now = now;
+        if result == Written::Ok {
+            return;
+        }
+        let Some(id) = self.state.records.find(workload) else { return };
+        if let Some(record) = self.state.records.get_mut(id) {
+            record.eviction_expected = false;
+        }
+    }
+}

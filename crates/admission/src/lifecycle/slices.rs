@@ -1,0 +1,91 @@
+//! Elastic jobs: a job whose size changes is a chain of workload slices, each of which replaces the one before.
+
+use std::collections::BTreeMap;
+
+use slicegate_workload::{ConditionType, Key, Workload};
+
+use super::FinishReason;
+
+/// The annotation that names the slice which a slice replaces.
+pub const REPLACEMENT_ANNOTATION: &str = "kueue.x-k8s.io/workload-slice-replacement-for";
+
+/// The key of the slice that the workload replaces.
+pub fn replaced_slice(workload: &Workload) -> Option<Key> {
+    let text = workload.annotations.get(REPLACEMENT_ANNOTATION)?;
+    let (namespace, name) = text.split_once('/')?;
+    (!namespace.is_empty() && !name.is_empty()).then(|| Key::new(namespace, name))
+}
+
+/// A slice to finish.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SliceFinish {
+    /// The slice.
+    pub workload: Key,
+    /// How it ends.
+    pub reason: FinishReason,
+    /// The message.
+    pub message: &'static str,
+}
+
+/// Which slices of a job stay.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SliceNormalization {
+    /// The slice that the job is compared with.
+    pub selected: Option<Key>,
+    /// The slice that runs, if it is another one.
+    pub running: Option<Key>,
+    /// Slices to finish.
+    pub finish: Vec<SliceFinish>,
+}
+
+/// Chooses among the unfinished slices of one job: the newest that holds quota runs, its replacement without quota is
+/// selected, everything else is finished.
+pub fn normalize_slices(slices: &[&Workload]) -> SliceNormalization {
+    let mut ordered: Vec<&Workload> =
+        slices.iter().copied().filter(|w| !w.status.conditions.is_true(&ConditionType::Finished)).collect();
+    ordered.sort_by(|a, b| (a.created, &a.uid).cmp(&(b.created, &b.uid)));
+    if ordered.len() < 2 {
+        return SliceNormalization {
+            selected: ordered.first().map(|w| w.key.clone()),
+            ..SliceNormalization::default()
+        };
+    }
+    let reserved = |w: &Workload| w.status.conditions.is_true(&ConditionType::QuotaReserved);
+    let mut replacement_of: BTreeMap<Key, &Workload> = BTreeMap::new();
+    for &w in ordered.iter().filter(|w| !w.is_evicted()) {
+        let Some(old) = replaced_slice(w) else { continue };
+        match replacement_of.get(&old) {
+            Some(known) if reserved(known) && !reserved(w) => {}
+            _ => {
+                replacement_of.insert(old, w);
+            }
+        }
+    }
+    let live = |w: &&&Workload| !w.is_evicted();
+    let running = ordered
+        .iter()
+        .rev()
+        .filter(live)
+        .find(|w| reserved(w) && !replacement_of.get(&w.key).is_some_and(|r| reserved(r)))
+        .copied();
+    let proposed = running.and_then(|r| replacement_of.get(&r.key)).copied().filter(|p| !reserved(p));
+    let selected = proposed.or(running).or_else(|| ordered.iter().rev().find(live).copied());
+    let keep = |w: &Workload| [selected, running].into_iter().flatten().any(|k| k.key == w.key);
+    let finish = ordered
+        .iter()
+        .filter(|w| !keep(w))
+        .map(|w| {
+            let (reason, message) = if replacement_of.contains_key(&w.key) {
+                (FinishReason::WorkloadSliceReplaced, "Replaced to accommodate a new workload slice")
+            } else {
+                (FinishReason::OutOfSync, "The workload slice is out of sync with its parent job")
+            };
+            SliceFinish { workload: w.key.clone(), reason, message }
+        })
+        .collect();
+    SliceNormalization {
+        selected: selected.map(|w| w.key.clone()),
+        running: running.filter(|r| selected.is_none_or(|s| s.key != r.key)).map(|w| w.key.clone()),
+        finish,
+    }
+}

@@ -1,0 +1,237 @@
+//! Reads sources into documents.
+
+use std::collections::BTreeSet;
+
+use slicegate_api::Object;
+use slicegate_api::nodepool::NodePool;
+use slicegate_api::scenario::Scenario;
+
+use crate::diagnostic::{Code, Diagnostic, Severity};
+use crate::fill::Filled;
+use crate::position::{Lines, Position, Positions, Span, parse_path};
+use crate::read::{Context, TypeName};
+use crate::source::Source;
+use crate::{json, yaml};
+
+/// What a document holds.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Body {
+    /// An object of the API, in the version in which it is held.
+    Object(Object),
+    /// A GKE node pool.
+    NodePool(NodePool),
+    /// What happens in a simulation.
+    Scenario(Scenario),
+}
+
+/// An object and where it is written.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Document {
+    /// The source, as an index.
+    pub source: usize,
+    /// The line at which it starts, from 1.
+    pub line: usize,
+    /// The column at which it starts, in characters from 1.
+    pub column: usize,
+    /// What it holds.
+    pub body: Body,
+    /// The places of its fields.
+    pub positions: Positions,
+}
+
+impl Document {
+    /// The place of a field named like `spec.resourceGroups[0].name`; of the deepest one on the way to it if it is not there.
+    pub fn position_of(&self, path: &str) -> Position {
+        self.positions.position_of(path)
+    }
+
+    /// What it is, as `JobSet multislice-1slice`.
+    pub fn title(&self) -> String {
+        match &self.body {
+            Body::Object(object) => format!("{} {}", object.kind(), object.name()),
+            Body::NodePool(pool) => format!("NodePool {}", pool.name),
+            Body::Scenario(scenario) => {
+                format!("Scenario {}", scenario.metadata.name.as_deref().unwrap_or_default())
+            }
+        }
+    }
+
+    /// A diagnostic about one of its fields, for whoever finds more than reading can. `sources` are those that were read.
+    pub fn diagnostic(&self, sources: &[Source], severity: Severity, code: Code, path: &str, message: String) -> Diagnostic {
+        let source = sources.get(self.source);
+        let lines = Lines::new(source.map_or("", |s| &s.text));
+        let span = self.positions.nearest(&parse_path(path)).0.span;
+        let place = lines.position(span.start);
+        Diagnostic {
+            severity,
+            code,
+            file: source.map_or_else(String::new, |s| s.name.clone()),
+            line: place.line,
+            column: place.column,
+            length: lines.length(span).max(1),
+            text: lines.line_text(span.start).to_owned(),
+            object: self.title(),
+            path: path.to_owned(),
+            message,
+            help: String::new(),
+        }
+    }
+
+    /// The object, if it holds one.
+    pub fn object(&self) -> Option<&Object> {
+        match &self.body {
+            Body::Object(object) => Some(object),
+            Body::NodePool(_) | Body::Scenario(_) => None,
+        }
+    }
+}
+
+/// What was read.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Loaded {
+    /// The objects in the order in which they were written. Those with errors are left out: do not go on if there is any.
+    pub documents: Vec<Document>,
+    /// Everything that is wrong with any source, in the order in which it was written.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl Loaded {
+    /// Whether anything is so wrong that its object was left out.
+    pub fn has_errors(&self) -> bool {
+        self.diagnostics.iter().any(Diagnostic::is_error)
+    }
+}
+
+/// How to read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// Whether to say that objects of a kind that is not known were skipped.
+    pub note_unknown_kinds: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { note_unknown_kinds: true }
+    }
+}
+
+/// Reads YAML and JSON. Nothing stops it: everything wrong with any source is reported at once.
+pub fn load(sources: &[Source], options: &Options) -> Loaded {
+    let mut report = Report::new(*options);
+    for (index, source) in sources.iter().enumerate() {
+        let filled = Filled::new(&source.text, &source.env);
+        let lines = Lines::new(&source.text);
+        let parsed = parse(&filled.text);
+        let broken: Vec<usize> = parsed.problems.iter().map(|p| filled.original(p.span.start)).collect();
+        let context = Context { source: index, name: &source.name, filled: &filled, lines: &lines, broken: &broken };
+        let first = report.loaded.diagnostics.len();
+        for problem in parsed.problems {
+            let span = filled.original_span(problem.span);
+            let entry =
+                Entry { code: problem.code, span, message: problem.message, help: problem.help, ..Entry::default() };
+            report.add(&context, entry);
+        }
+        for node in parsed.documents {
+            context.document(node, TypeName::default(), &mut report);
+        }
+        if let Some(of_source) = report.loaded.diagnostics.get_mut(first..) {
+            of_source.sort_by_key(|d| (d.line, d.column));
+        }
+    }
+    report.loaded
+}
+
+/// Text that looks like JSON is read as JSON, unless only YAML makes sense of it.
+fn parse(text: &str) -> crate::tree::Parsed {
+    if !text.trim_start_matches('\u{feff}').trim_start().starts_with(['{', '[']) {
+        return yaml::parse(text);
+    }
+    match json::parse(text) {
+        Ok(parsed) => parsed,
+        Err(problem) => {
+            let parsed = yaml::parse(text);
+            if parsed.problems.is_empty() && !parsed.documents.is_empty() {
+                parsed
+            } else {
+                crate::tree::Parsed { documents: Vec::new(), problems: vec![problem] }
+            }
+        }
+    }
+}
+
+/// A diagnostic before its place is looked up.
+pub(crate) struct Entry {
+    pub(crate) severity: Severity,
+    pub(crate) code: Code,
+    /// In the text as it was given.
+    pub(crate) span: Span,
+    pub(crate) object: String,
+    pub(crate) path: String,
+    pub(crate) message: String,
+    pub(crate) help: String,
+}
+
+impl Default for Entry {
+    fn default() -> Self {
+        Self {
+            severity: Severity::Error,
+            code: Code::InvalidValue,
+            span: Span::default(),
+            object: String::new(),
+            path: String::new(),
+            message: String::new(),
+            help: String::new(),
+        }
+    }
+}
+
+/// What was read and found so far.
+pub(crate) struct Report {
+    options: Options,
+    loaded: Loaded,
+    errors: usize,
+    unknown: BTreeSet<(String, String)>,
+}
+
+impl Report {
+    fn new(options: Options) -> Self {
+        Self { options, loaded: Loaded::default(), errors: 0, unknown: BTreeSet::new() }
+    }
+
+    pub(crate) fn errors(&self) -> usize {
+        self.errors
+    }
+
+    pub(crate) fn push(&mut self, document: Document) {
+        self.loaded.documents.push(document);
+    }
+
+    /// Whether this is the first object of a kind that is not known.
+    pub(crate) fn first_of_kind(&mut self, api_version: &str, kind: &str) -> bool {
+        self.unknown.insert((api_version.to_owned(), kind.to_owned()))
+    }
+
+    pub(crate) fn add(&mut self, context: &Context<'_>, entry: Entry) {
+        if entry.code == Code::UnknownKind && !self.options.note_unknown_kinds {
+            return;
+        }
+        if entry.severity == Severity::Error {
+            self.errors = self.errors.saturating_add(1);
+        }
+        let place = context.lines.position(entry.span.start);
+        self.loaded.diagnostics.push(Diagnostic {
+            severity: entry.severity,
+            code: entry.code,
+            file: context.name.to_owned(),
+            line: place.line,
+            column: place.column,
+            length: context.lines.length(entry.span).max(1),
+            text: context.lines.line_text(entry.span.start).to_owned(),
+            object: entry.object,
+            path: entry.path,
+            message: entry.message,
+            help: entry.help,
+        });
+    }
+}

@@ -1,0 +1,31 @@
+//! What the fuzz targets share: the same program is a libFuzzer target when built with `--cfg fuzzing`, and otherwise replays
+//! the files and folders named on its command line.
+
+/// Defines the program: `fuzz!(|data| { ... })`.
+#[macro_export]
+macro_rules! fuzz {
+    (|$data:ident| $body:block) => {
+        #[cfg(fuzzing)]
+        libfuzzer_sys::fuzz_target!(|$data: &[u8]| $body);
+
+        #[cfg(not(fuzzing))]
+        fn main() {
+            $crate::replay(|$data: &[u8]| $body);
+        }
+    };
+}
+
+/// Runs `target` on every file that the arguments name; folders stand for their files.
+pub fn replay(target: impl Fn(&[u8])) {
+    let mut todo: Vec<std::path::PathBuf> = std::env::args_os().skip(1).map(Into::into).collect();
+    let mut count = 0;
+    while let Some(path) = todo.pop() {
+        if path.is_dir() {
+            todo.extend(std::fs::read_dir(&path).into_iter().flatten().flatten().map(|e| e.path()));
+        } else if let Ok(data) = std::fs::read(&path) {
+            target(&data);
+            count += 1;
+        }
+    }
+    println!("replayed {count} inputs");
+}

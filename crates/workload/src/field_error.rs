@@ -98,3 +98,40 @@ pub fn validate_limit_range(spec: &WorkloadSpec, limit_ranges: &LimitRangeSummar
     let pods = spec.pod_sets.iter().enumerate();
     pods.flat_map(|(index, pod_set)| limit_ranges.validate(&pod_set.pod, &pod_path(index))).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Container, PodSet, PodSpec, ResourceList};
+
+    fn list(entries: &[(&str, &str)]) -> ResourceList {
+        entries.iter().map(|&(r, q)| (r.into(), q.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn every_place_where_requests_exceed_limits_is_named() {
+        let bad = || Resources {
+            requests: list(&[("memory", "2"), ("cpu", "2"), ("pods", "1")]),
+            limits: list(&[("cpu", "1"), ("memory", "1"), ("other", "0")]),
+        };
+        let container = || Container { resources: bad(), ..Container::default() };
+        let pod = PodSpec {
+            init_containers: vec![Container::default(), container()],
+            containers: vec![container()],
+            resources: Some(bad()),
+            ..PodSpec::default()
+        };
+        let pod_sets = vec![PodSet::default(), PodSet { pod, ..PodSet::default() }];
+        let errors = validate_resources(&WorkloadSpec { pod_sets, ..WorkloadSpec::default() });
+        let fields: Vec<&str> = errors.iter().map(|e| &*e.field).collect();
+        let base = "spec.podSets[1].template.spec";
+        let want = ["initContainers[1]", "containers[0]", "resources"].map(|part| format!("{base}.{part}"));
+        assert_eq!(fields, want);
+        let text =
+            format!("{base}.resources: Invalid value: [\"cpu\", \"memory\"]: requests must not exceed its limits");
+        assert_eq!(errors[2].to_string(), text);
+        assert_eq!(FieldErrors(&errors[2..]).to_string(), text);
+        let both = FieldErrors(&errors[1..]).to_string();
+        assert!(both.starts_with('[') && both.ends_with(&format!(", {text}]")), "{both}");
+    }
+}

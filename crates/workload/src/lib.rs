@@ -3,6 +3,57 @@
 //! Everything that the layers above exchange is named here once: pod sets and what one pod asks for, taints and
 //! tolerations, selectors and affinity, topology requests and assignments, priorities, conditions and timestamps. The
 //! types are plain data with public fields; nothing here knows Kubernetes clients, does I/O or reads a clock.
+//!
+//! # What a pod asks for
+//!
+//! [`PodSpec::requests`] counts as Kubernetes does: containers and sidecars together, init containers one after another,
+//! pod-level requests, overhead. [`adjust_requests`] applies before that what the cluster adds: overhead of the RuntimeClass,
+//! defaults of limit ranges, limits as requests.
+//!
+//! ```
+//! use slicegate_workload::{Container, PodSpec, Resources};
+//!
+//! let asks = |cpu: &str| Container {
+//!     resources: Resources { requests: [("cpu".into(), cpu.parse().unwrap())].into(), ..Resources::default() },
+//!     ..Container::default()
+//! };
+//! let pod = PodSpec {
+//!     init_containers: vec![Container { restart_always: true, ..asks("500m") }, asks("2")],
+//!     containers: vec![asks("1"), asks("1")],
+//!     ..PodSpec::default()
+//! };
+//! assert_eq!(pod.requests()["cpu"].to_string(), "2500m");
+//! ```
+//!
+//! # What a workload counts as
+//!
+//! [`Workload::totals`] multiplies by pod counts, drops excluded resources, turns resources into others by rule and leaves out pods
+//! that will not run again. The result is [`Requests`]: integers, in the order in which messages name resources.
+//!
+//! ```
+//! use slicegate_workload::{PodSet, PodSpec, RequestOptions, Resources, Container, Transformation, Workload};
+//!
+//! let mut workload = Workload::default();
+//! let requests = [("nvidia.com/mig-1g.5gb".into(), "2".parse()?)].into();
+//! let container = Container { resources: Resources { requests, ..Resources::default() }, ..Container::default() };
+//! let pod = PodSpec { containers: vec![container], ..PodSpec::default() };
+//! workload.spec.pod_sets = vec![PodSet { name: "main".into(), count: 3, pod, ..PodSet::default() }];
+//!
+//! let rule = Transformation { outputs: [("example.com/gpu-memory".into(), "5".parse()?)].into(), ..Transformation::default() };
+//! let options = RequestOptions {
+//!     transformations: [("nvidia.com/mig-1g.5gb".into(), rule)].into(),
+//!     ..RequestOptions::default()
+//! };
+//! let totals = workload.totals(&options);
+//! assert_eq!(totals[0].requests.get("example.com/gpu-memory"), Some(30));
+//! # Ok::<(), slicegate_quota::ParseQuantityError>(())
+//! ```
+//!
+//! # Where it may run and where it stands
+//!
+//! [`first_untolerated`], [`PodSpec::accepts_node`] and [`LabelSelector::matches`] match as Kubernetes does.
+//! [`Workload::is_admissible`], [`Workload::effective_priority`] and [`Workload::queue_order_timestamp`] say whether a workload
+//! may queue and where in the queue; a [`SchedulingKey`] tells which workloads the scheduler cannot tell apart.
 
 mod condition;
 mod config;

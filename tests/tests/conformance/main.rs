@@ -5,10 +5,11 @@
 //! says so. Arguments select by part of a name: `cargo test -p slicegate-tests --test conformance -- quota/available`.
 
 mod cycle;
+mod encoding;
 mod flavor;
 mod nodes;
-mod preemption;
 mod placement;
+mod preemption;
 mod quota;
 mod report;
 mod setup;
@@ -37,8 +38,9 @@ fn main() -> ExitCode {
     let filters = arguments.into_iter().filter(|a| !a.starts_with('-')).collect();
     let mut report = Report::new(filters);
 
-    placement::run(&corpus, &mut report);
     quota::run(&corpus, &mut report);
+    encoding::run(&corpus, &mut report);
+    placement::run(&corpus, &mut report);
     flavor::run(&corpus, &mut report);
     preemption::run(&corpus, &mut report);
     cycle::run(&corpus, &mut report);

@@ -1,4 +1,4 @@
-//! Topology-aware placement.
+//! Topology-aware placement. The suites about encoding are run by `encoding`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use slicegate_placement::{
 use slicegate_quota::{Names, ResourceId};
 use slicegate_tests::objects::{self, ObjectError};
 use slicegate_workload::{
-    EncodedAssignment, FlavorSpec, Labels, PodSpec, Requests, TopologyAssignment, TopologyDomain, TopologyRequest,
+    FlavorSpec, Labels, PodSpec, Requests, TopologyAssignment, TopologyDomain, TopologyRequest,
     TopologySpec, Workload,
 };
 
@@ -24,9 +24,7 @@ type Result<T = ()> = std::result::Result<T, String>;
 
 /// Runs every suite of the kind.
 pub(crate) fn run(corpus: &Path, report: &mut Report) {
-    let suites: [(&str, fn(&Value) -> Result); 21] = [
-        ("assignment-decode", assignment_decode),
-        ("assignment-encode", assignment_encode),
+    let suites: [(&str, fn(&Value) -> Result); 19] = [
         ("assignment-stale", assignment_stale),
         ("assignment-uses-node", assignment_uses_node),
         ("assumed-usage", assumed_usage),
@@ -118,7 +116,7 @@ fn node(object: &Value) -> Result<Node> {
         name: objects::name_of(object).into(),
         labels: labels(&object["metadata"]["labels"]),
         taints: objects::flavor(&pod).map_err(bad)?.node_taints,
-        ready: conditions.is_true("Ready"),
+        ready: conditions.is_true(&"Ready".into()),
         unschedulable: object["spec"]["unschedulable"].as_bool().unwrap_or(false),
         allocatable: Requests::from(&objects::resource_list(&object["status"]["allocatable"]).map_err(bad)?),
     })
@@ -149,19 +147,6 @@ fn by_name(requests: &Requests) -> BTreeMap<String, i64> {
 }
 
 // ----- assignments -----------------------------------------------------------------------------------------------------
-
-fn assignment_decode(case: &Value) -> Result {
-    let got = objects::topology_assignment(&case["topologyAssignment"]).map_err(bad)?;
-    expect_eq("assignment", &got, &plain(&case["expect"]["assignment"]))
-}
-
-fn assignment_encode(case: &Value) -> Result {
-    let assignment = plain(&case["assignment"]);
-    let got = EncodedAssignment::encode(&assignment, gate(case, "TASAssignmentsEncodingByHostnamePrefix", true));
-    let want = objects::encoded_assignment(&case["expect"]["topologyAssignment"]).map_err(bad)?;
-    expect_eq("encoded", &got, &want)?;
-    expect_eq("decoded", &got.decode(), &Ok(assignment))
-}
 
 /// A tree whose leaves have these values.
 fn tree_of<'a>(levels: &[Box<str>], leaves: impl Iterator<Item = Vec<&'a str>>) -> Tree {

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use slicegate_workload::{Admission, HOSTNAME_LABEL, PodSetAssignment, TopologyAssignment, TopologyDomain};
+use slicegate_workload::{Admission, PodSetAssignment, TopologyAssignment, TopologyDomain};
+
+use crate::HOSTNAME_LABEL;
 
 type Values = Vec<Box<str>>;
 

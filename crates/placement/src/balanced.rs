@@ -7,9 +7,9 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use crate::Counts;
 use crate::counts::sum_up;
 use crate::search::{Need, Search};
-use crate::Counts;
 
 /// How many partial sets are looked at before balancing is given up.
 const MAX_SETS: usize = 1 << 20;
@@ -73,7 +73,8 @@ impl Search<'_> {
         let mut best: Option<Balance> = None;
         for siblings in sets {
             let Some((threshold, domains)) = self.threshold(&siblings, need) else { continue };
-            let better = best.as_ref().is_none_or(|b| (Reverse(threshold), domains) < (Reverse(b.threshold), b.domains));
+            let better =
+                best.as_ref().is_none_or(|b| (Reverse(threshold), domains) < (Reverse(b.threshold), b.domains));
             if better {
                 best = Some(Balance { siblings, threshold, domains });
             }
@@ -172,7 +173,11 @@ impl Search<'_> {
     fn clear(&mut self, domain: u32, level: usize, change: impl Fn(&mut Counts)) {
         for deeper in level..=self.tree.lowest() {
             let below = self.tree.below(domain..domain.saturating_add(1), deeper.saturating_sub(level));
-            self.counts.get_mut(below.start as usize..below.end as usize).unwrap_or_default().iter_mut().for_each(&change);
+            self.counts
+                .get_mut(below.start as usize..below.end as usize)
+                .unwrap_or_default()
+                .iter_mut()
+                .for_each(&change);
         }
     }
 
@@ -240,12 +245,12 @@ impl Search<'_> {
                 continue;
             }
             for count in (0..size).rev() {
+                // Sets without a leader first, so that of equal sets the one is found whose last domain takes it.
                 let states: Vec<((i32, i32), Option<usize>)> =
-                    found.get(count)?.iter().map(|(state, set)| (*state, *set)).collect();
+                    found.get(count)?.iter().rev().map(|(state, set)| (*state, *set)).collect();
                 for ((leaders, left), before) in states {
-                    let with_leader = (leaders > 0 && of.leaders > 0).then(|| {
-                        (leaders.saturating_sub(of.leaders), left.saturating_sub(of.slices_with_leader))
-                    });
+                    let with_leader = (leaders > 0 && of.leaders > 0)
+                        .then(|| (leaders.saturating_sub(of.leaders), left.saturating_sub(of.slices_with_leader)));
                     for state in [with_leader, Some((leaders, left.saturating_sub(of.slices)))].into_iter().flatten() {
                         let next = found.get_mut(count.saturating_add(1))?;
                         next.entry(state).or_insert_with(|| {

@@ -111,9 +111,9 @@ impl Capacity {
         request: &[(ResourceId, i64)],
         leaf: u32,
     ) -> (i32, Option<usize>) {
-        let amounts = request.iter().map(|&(resource, amount)| {
-            (self.column(usage, resource).get(leaf as usize).copied().unwrap_or(0), amount)
-        });
+        let amounts = request
+            .iter()
+            .map(|&(resource, amount)| (self.column(usage, resource).get(leaf as usize).copied().unwrap_or(0), amount));
         how_many(amounts)
     }
 }

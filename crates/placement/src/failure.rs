@@ -44,8 +44,11 @@ pub struct Exclusions {
 impl fmt::Display for Exclusions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts: Vec<String> = Vec::new();
-        let plain =
-            [("affinity", self.affinity), ("nodeSelector", self.node_selector), ("topologyDomain", self.topology_domain)];
+        let plain = [
+            ("affinity", self.affinity),
+            ("nodeSelector", self.node_selector),
+            ("topologyDomain", self.topology_domain),
+        ];
         parts.extend(plain.iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!("{name}: {n}")));
         parts.extend(self.resources.iter().map(|(resource, n)| format!("resource {resource:?}: {n}")));
         parts.extend(self.taints.iter().map(|(taint, n)| format!("taint \"{}\": {n}", TaintText(taint))));

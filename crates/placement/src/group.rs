@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use slicegate_workload::{TopologyAssignment, TopologyDomain};
 
-use crate::assignment::{merge, pod_count, truncate};
+use crate::assignment::{pod_count, truncate};
 use crate::counts::{Question, fill};
 use crate::leaves::Filter;
 use crate::order::Queue;
@@ -114,9 +114,9 @@ impl Topologies {
         let selector = merge_updates(workers.name, workers.pod, workers.updates)?;
         let mut tolerations = vec![workers.pod.tolerations.as_slice(), &entry.tolerations];
         tolerations.extend(workers.updates.iter().map(|u| u.tolerations.as_slice()));
-        let filter = tree.has_host_leaves().then(|| {
-            Filter::new(&entry.labels, workers.pod, &selector, &tolerations, features.preferred_affinity)
-        });
+        let filter = tree
+            .has_host_leaves()
+            .then(|| Filter::new(&entry.labels, workers.pod, &selector, &tolerations, features.preferred_affinity));
         let question = Question {
             tree,
             capacity: &entry.capacity,
@@ -177,7 +177,7 @@ impl Topologies {
         let result = self
             .plan(position, workers)
             .and_then(|plan| self.find(position, workers, more, None, &plan, None, usage))
-            .map(|found| (merge(old, &assignment(&self.entries[position].tree, &found.workers)), led));
+            .map(|found| (joined(&self.entries[position].tree, old, &found.workers), led));
         self.rollback(mark);
         Some(result)
     }
@@ -188,13 +188,27 @@ pub(crate) const fn profile(features: Features, plan: &Plan) -> Profile {
     if plan.unconstrained && features.mixed_profile { Profile::LeastFreeCapacity } else { Profile::BestFit }
 }
 
-/// Leaves as an assignment.
+/// Leaves as an assignment, in the order of their values from the top.
 pub(crate) fn assignment(tree: &Tree, leaves: &[(u32, i32)]) -> TopologyAssignment {
     let domain = |&(leaf, count): &(u32, i32)| TopologyDomain { values: tree.assignment_values(leaf), count };
-    let mut domains: Vec<TopologyDomain> = leaves.iter().map(domain).collect();
-    // Hostnames alone may be in another order than the values from the top.
-    domains.sort_by(|a, b| a.values.cmp(&b.values));
-    TopologyAssignment { levels: tree.assignment_levels(), domains }
+    TopologyAssignment { levels: tree.assignment_levels(), domains: leaves.iter().map(domain).collect() }
+}
+
+/// An assignment and leaves found for more pods together, in the order of their values from the top. Domains of the assignment
+/// that are not in the tree are left out.
+pub(crate) fn joined(tree: &Tree, assignment: &TopologyAssignment, found: &[(u32, i32)]) -> TopologyAssignment {
+    let old = assignment.domains.iter();
+    let old = old.filter_map(|d| Some((tree.leaf_domain(tree.find_leaf(&d.values)?), d.count)));
+    let mut leaves: Vec<(u32, i32)> = old.chain(found.iter().copied()).collect();
+    leaves.sort_unstable_by_key(|(leaf, _)| *leaf);
+    leaves.dedup_by(|next, kept| {
+        let same = next.0 == kept.0;
+        if same {
+            kept.1 = kept.1.saturating_add(next.1);
+        }
+        same
+    });
+    self::assignment(tree, &leaves)
 }
 
 /// A shortage as it is told.

@@ -67,7 +67,10 @@ impl LeafLabels {
             return Check { of_leaf: &[], met: vec![requirement.matches_value(None)] };
         };
         let values = column.values.iter().map(|v| requirement.matches_value(Some(v)));
-        Check { of_leaf: &column.of_leaf, met: std::iter::once(requirement.matches_value(None)).chain(values).collect() }
+        Check {
+            of_leaf: &column.of_leaf,
+            met: std::iter::once(requirement.matches_value(None)).chain(values).collect(),
+        }
     }
 
     fn term<'a>(&'a self, term: &SelectorTerm) -> Term<'a> {
@@ -255,7 +258,7 @@ mod tests {
             required in prop::option::of(terms()),
             preferred in terms(),
         ) {
-            let node = |(i, labels): (usize, std::collections::BTreeMap<String, String>)| Node {
+            let node = |(i, labels): (usize, BTreeMap<String, String>)| Node {
                 name: format!("n{i}").into(),
                 labels: labels.into_iter().map(|(k, v)| (k.into(), v.into())).collect(),
                 ..Node::default()

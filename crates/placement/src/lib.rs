@@ -26,4 +26,4 @@ pub use node::{Node, OtherPods};
 pub use order::Profile;
 pub use request::{PodRequest, PodSetRequest, Replacement};
 pub use topologies::{Features, Mark, Misfit, Placement, Reach, Topologies, Usage};
-pub use tree::{Tree, compare_domains, is_within};
+pub use tree::{HOSTNAME_LABEL, Tree, compare_domains, is_within};

@@ -4,8 +4,7 @@ use std::ops::Range;
 
 use slicegate_workload::TopologyAssignment;
 
-use crate::assignment::merge;
-use crate::group::{Placed, assignment};
+use crate::group::{Placed, assignment, joined};
 use crate::request::Plan;
 use crate::{Failure, PlacementUsage, PodSetRequest, Replacement, Topologies, Tree};
 
@@ -70,11 +69,12 @@ impl Topologies {
             plan = plan.with_slices(whole, tree.lowest());
         }
         let found = self.find(position, request, moved, None, &plan, within, usage)?;
-        let added = assignment(&self.entries[position].tree, &found.workers);
+        let tree = &self.entries[position].tree;
+        let added = assignment(tree, &found.workers);
         if added.domains.is_empty() {
             return Err(Failure::NoReplacement(node.into()));
         }
-        Ok(Placed { whole: merge(&remaining, &added), added })
+        Ok(Placed { whole: joined(tree, &remaining, &found.workers), added })
     }
 }
 
@@ -97,8 +97,7 @@ fn required_domain(
         tree.leaf_of(below.start)..tree.leaf_of(below.end)
     };
     if broken {
-        let (level, size) =
-            plan.layers.iter().rev().find(|(_, size)| moved.checked_rem(*size) != Some(0)).copied()?;
+        let (level, size) = plan.layers.iter().rev().find(|(_, size)| moved.checked_rem(*size) != Some(0)).copied()?;
         let mut domains: Vec<(u32, i32)> = remaining
             .domains
             .iter()

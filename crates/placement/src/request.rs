@@ -126,8 +126,7 @@ impl Plan {
     /// Takes over slices, outermost first.
     fn set_slices(&mut self, tree: &Tree, constraints: &[TopologyConstraint]) -> Result<(), Failure> {
         let Some((outer, inner)) = constraints.split_first() else { return Ok(()) };
-        let slice_level =
-            tree.level(&outer.topology).ok_or_else(|| Failure::NoSliceLevel(outer.topology.clone()))?;
+        let slice_level = tree.level(&outer.topology).ok_or_else(|| Failure::NoSliceLevel(outer.topology.clone()))?;
         if self.level > slice_level {
             let level = tree.levels().get(self.level).cloned().unwrap_or_default();
             return Err(Failure::SliceAboveLevel { slice: outer.topology.clone(), level });

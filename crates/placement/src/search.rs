@@ -144,6 +144,11 @@ impl Search<'_> {
             let by = By::Slices(self.plan.slice_size);
             match self.profile {
                 Profile::BestFit => {
+                    if self.plan.required && self.affinity {
+                        // The most preferred domain may be too small: then one that is not is taken.
+                        let all = self.queue.first(|d| self.takes_all(d, needed, need.leaders));
+                        top = all.unwrap_or(top);
+                    }
                     if self.takes_all(top, needed, need.leaders) {
                         top = self.best_fit(0, needed, need.leaders, by).unwrap_or(top);
                     }
@@ -279,17 +284,15 @@ impl Search<'_> {
         }
         while level < lowest {
             let within_slices = level >= self.plan.slice_level;
-            let size = if within_slices {
-                self.plan.inner_size(level.saturating_add(1)).max(1)
-            } else {
-                self.plan.slice_size
-            };
+            let size =
+                if within_slices { self.plan.inner_size(level.saturating_add(1)).max(1) } else { self.plan.slice_size };
             for domain in &current {
                 let children = self.tree.children(*domain);
                 self.queue_plain(children.clone());
                 if size > 1 && within_slices {
                     // The order is that of whole children; what is taken are slices within slices.
-                    for child in self.counts.get_mut(children.start as usize..children.end as usize).unwrap_or_default() {
+                    for child in self.counts.get_mut(children.start as usize..children.end as usize).unwrap_or_default()
+                    {
                         child.slices = child.pods.checked_div(size).unwrap_or(0);
                         child.slices_with_leader = child.pods_with_leader.checked_div(size).unwrap_or(0);
                     }

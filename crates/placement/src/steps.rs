@@ -61,7 +61,14 @@ impl<'t> Board<'t> {
             layers: Vec::new(),
         };
         let mut queue = Queue::default();
-        step(&mut Search { tree: self.tree, plan: &plan, profile, affinity, counts: &mut self.counts, queue: &mut queue })
+        step(&mut Search {
+            tree: self.tree,
+            plan: &plan,
+            profile,
+            affinity,
+            counts: &mut self.counts,
+            queue: &mut queue,
+        })
     }
 
     /// The domains of a level in the order in which workers are placed; first those, if there is a leader to place, that take it.
@@ -80,7 +87,9 @@ impl<'t> Board<'t> {
     /// Balanced placement: the threshold, the siblings to choose from and how many of them are needed.
     pub fn find_balance(&mut self, pods: i32, leaders: i32) -> Option<(i32, Vec<usize>, i32)> {
         let found = self.with(|search| search.find_balance(Need { pods, leaders }));
-        found.map(|Balance { siblings, threshold, domains }| (threshold, siblings.map(|d| d as usize).collect(), domains))
+        found.map(|Balance { siblings, threshold, domains }| {
+            (threshold, siblings.map(|d| d as usize).collect(), domains)
+        })
     }
 
     /// Balanced placement: removes domains that hold fewer slices than the threshold, below the level searched.

@@ -205,8 +205,7 @@ impl Topologies {
 
     /// An assignment in a flavor, ready to be counted.
     pub fn usage(&self, flavor: FlavorId, assignment: &TopologyAssignment, request: &PodRequest) -> Usage {
-        let mut usage =
-            Usage { with_pod: request.with_pod.clone(), bare: request.bare.clone(), ..Usage::default() };
+        let mut usage = Usage { with_pod: request.with_pod.clone(), bare: request.bare.clone(), ..Usage::default() };
         let Some((own, entry)) = self.entry(flavor) else {
             usage.missing.extend(assignment.domains.iter().map(|d| d.values.clone()));
             return usage;

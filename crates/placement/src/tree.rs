@@ -3,9 +3,12 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use slicegate_workload::{FlavorSpec, HOSTNAME_LABEL, TopologyAssignment, TopologyRequest, TopologySpec};
+use slicegate_workload::{FlavorSpec, TopologyAssignment, TopologyRequest, TopologySpec};
 
 use crate::Node;
+
+/// The label whose value tells one node from another. As the lowest level of a topology it makes every node a leaf.
+pub const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
 
 /// The number of something as an index into flat arrays.
 pub(crate) fn index(position: usize) -> u32 {

@@ -12,8 +12,7 @@ use slicegate_placement::{
 use slicegate_quota::{Names, ResourceId};
 use slicegate_tests::objects::{self, ObjectError};
 use slicegate_workload::{
-    FlavorSpec, Labels, PodSpec, Requests, TopologyAssignment, TopologyDomain, TopologyRequest,
-    TopologySpec, Workload,
+    FlavorSpec, Labels, PodSpec, Requests, TopologyAssignment, TopologyDomain, TopologyRequest, TopologySpec, Workload,
 };
 
 use crate::report::{Report, expect_eq};
@@ -228,8 +227,7 @@ fn nodes_of_flavor(case: &Value) -> Result {
     let flavor = FlavorSpec { node_labels: labels(&case["flavorNodeLabels"]), ..FlavorSpec::default() };
     let topology = TopologySpec { name: "default".into(), levels: strings(case, "levels") };
     let all = nodes(case)?;
-    let mut got: Vec<Box<str>> =
-        all.into_iter().filter(|n| n.is_of(&flavor, &topology)).map(|n| n.name).collect();
+    let mut got: Vec<Box<str>> = all.into_iter().filter(|n| n.is_of(&flavor, &topology)).map(|n| n.name).collect();
     got.sort();
     let mut want = strings(&case["expect"], "nodes");
     want.sort();
@@ -434,8 +432,7 @@ fn balanced_place_slices(case: &Value) -> Result {
     let domains = Domains::new(&case["domains"]);
     let parameters = Parameters { slice_size: int(case, "sliceSize"), ..Parameters::default() };
     let mut board = domains.board(parameters);
-    let found =
-        board.distribute(0, int(case, "sliceCount"), int(case, "leaderCount"), int(case, "threshold"));
+    let found = board.distribute(0, int(case, "sliceCount"), int(case, "leaderCount"), int(case, "threshold"));
     let want = Domains::new(&case["expect"]["domains"]);
     let failed = !text(&case["expect"], "failureReason").is_empty();
     expect_eq("failed", &found.is_none(), &failed)?;
@@ -509,11 +506,8 @@ fn topology_assignments(case: &Value) -> Result {
         elastic: gate(case, "ElasticJobsViaWorkloadSlices", true)
             && gate(case, "ElasticJobsViaWorkloadSlicesWithTAS", false),
     };
-    let flavor = FlavorSpec {
-        name: "flavor".into(),
-        node_labels: labels(&case["flavorNodeLabels"]),
-        ..FlavorSpec::default()
-    };
+    let flavor =
+        FlavorSpec { name: "flavor".into(), node_labels: labels(&case["flavorNodeLabels"]), ..FlavorSpec::default() };
     let other = FlavorSpec { name: "other".into(), ..FlavorSpec::default() };
     let topology = TopologySpec { name: "default".into(), levels: strings(case, "levels") };
     let (all, others) = (nodes(case)?, other_pods(case)?);

@@ -37,12 +37,11 @@ impl LeafLabels {
     pub(crate) fn new<'a>(representatives: impl ExactSizeIterator<Item = &'a Node>) -> Self {
         let count = representatives.len();
         let mut labels = Self::default();
-        let mut value_numbers: BTreeMap<&str, BTreeMap<&str, u32>> = BTreeMap::new();
+        let mut by_key: BTreeMap<&str, (Column, BTreeMap<&str, u32>)> = BTreeMap::new();
         let mut lists: BTreeMap<&[Taint], u32> = BTreeMap::new();
         for (leaf, node) in representatives.enumerate() {
             for (key, value) in &node.labels {
-                let numbers = value_numbers.entry(key).or_default();
-                let column = labels.columns.entry(key.clone()).or_default();
+                let (column, numbers) = by_key.entry(key).or_default();
                 let number = *numbers.entry(value).or_insert_with(|| {
                     column.values.push(value.clone());
                     index(column.values.len())
@@ -59,6 +58,7 @@ impl LeafLabels {
             labels.taints_of_leaf.push(list);
             labels.names.push(node.name.clone());
         }
+        labels.columns = by_key.into_iter().map(|(key, (column, _))| (key.into(), column)).collect();
         labels
     }
 

@@ -65,6 +65,7 @@ impl Topologies {
         let broken = !plan.layers.is_empty() && moved.checked_rem(plan.slice_size) != Some(0);
         let within = required_domain(tree, &plan, &remaining, moved, broken);
         if broken && within.is_some() {
+            // Only the innermost layer that the pods fill is kept; with three layers the middle one may break. [quirk]
             let whole = plan.layers.iter().rev().find(|(_, size)| moved.checked_rem(*size) == Some(0)).copied();
             plan = plan.with_slices(whole, tree.lowest());
         }

@@ -15,6 +15,9 @@ pub(crate) fn index(position: usize) -> u32 {
     u32::try_from(position).unwrap_or(u32::MAX)
 }
 
+/// The values of a leaf, from the top, and its nodes.
+type Leaf<'a> = (Vec<&'a str>, Vec<usize>);
+
 /// The domains of one flavor's topology.
 ///
 /// A topology has levels, coarsest first. A domain is a value of a level within a domain of the level above; the domains of
@@ -46,38 +49,36 @@ impl Tree {
     /// Nodes with the same values share a leaf. If the lowest level is the hostname, leaves are told apart by it alone, and
     /// the node that comes first by name gives the leaf its place in the tree. The order of `nodes` does not matter.
     pub fn new(flavor: &FlavorSpec, topology: &TopologySpec, nodes: &[Node]) -> Self {
-        let levels = topology.levels.clone();
+        let levels = &topology.levels;
         let by_hostname = levels.last().is_some_and(|level| **level == *HOSTNAME_LABEL);
-        let value = |node: &'_ usize, level: &str| -> Box<str> {
-            nodes.get(*node).and_then(|n| n.labels.get(level)).cloned().unwrap_or_default()
-        };
-        let name = |node: &usize| nodes.get(*node).map_or("", |n| &*n.name);
+        let value =
+            |node: usize, level: &str| -> &str { nodes.get(node).and_then(|n| n.labels.get(level)).map_or("", |v| v) };
+        let name = |node: usize| nodes.get(node).map_or("", |n| &*n.name);
         let in_tree = |node: &usize| nodes.get(*node).is_some_and(|n| n.is_available() && n.is_of(flavor, topology));
         let mut members: Vec<usize> =
             if levels.is_empty() { Vec::new() } else { (0..nodes.len()).filter(in_tree).collect() };
-        members.sort_by(|a, b| name(a).cmp(name(b)));
+        members.sort_by_key(|n| name(*n));
 
-        // Leaves: their values from the top, and their nodes, the representative first.
-        let key = |node: &usize| -> Vec<Box<str>> {
-            let from = if by_hostname { levels.len().saturating_sub(1) } else { 0 };
-            levels.iter().skip(from).map(|level| value(node, level)).collect()
-        };
-        let mut keyed: Vec<(Vec<Box<str>>, usize)> = members.iter().map(|n| (key(n), *n)).collect();
+        // Nodes by what tells leaves apart, those of a leaf in order of their names.
+        let from = if by_hostname { levels.len().saturating_sub(1) } else { 0 };
+        let key = |node: usize| -> Vec<&str> { levels.iter().skip(from).map(|level| value(node, level)).collect() };
+        let mut keyed: Vec<(Vec<&str>, usize)> = members.iter().map(|n| (key(*n), *n)).collect();
         keyed.sort_by(|a, b| a.0.cmp(&b.0));
-        let mut leaves: Vec<(Vec<Box<str>>, Vec<usize>)> = keyed
+        // Leaves: their values from the top, and their nodes.
+        let mut leaves: Vec<Leaf<'_>> = keyed
             .chunk_by(|a, b| a.0 == b.0)
             .map(|same| {
                 let nodes: Vec<usize> = same.iter().map(|(_, n)| *n).collect();
                 let first = nodes.first().copied().unwrap_or_default();
-                (levels.iter().map(|level| value(&first, level)).collect(), nodes)
+                (levels.iter().map(|level| value(first, level)).collect(), nodes)
             })
             .collect();
         leaves.sort_by(|a, b| a.0.cmp(&b.0));
 
-        let mut tree = Self { name: topology.name.clone(), levels, ..Self::default() };
+        let mut tree = Self { name: topology.name.clone(), levels: levels.clone(), ..Self::default() };
         tree.lay_out(&leaves);
         for (leaf, (_, nodes)) in leaves.iter().enumerate() {
-            tree.by_node.extend(nodes.iter().map(|n| (name(n).into(), index(leaf))));
+            tree.by_node.extend(nodes.iter().map(|n| (name(*n).into(), index(leaf))));
             tree.representatives.extend(nodes.first());
         }
         tree.by_node.sort();
@@ -91,7 +92,7 @@ impl Tree {
     }
 
     /// Numbers the domains above the leaves, which come in order of their values.
-    fn lay_out(&mut self, leaves: &[(Vec<Box<str>>, Vec<usize>)]) {
+    fn lay_out(&mut self, leaves: &[Leaf<'_>]) {
         self.offsets.push(0);
         let mut above: Vec<u32> = Vec::new();
         for level in 0..self.levels.len() {
@@ -103,7 +104,7 @@ impl Tree {
                 });
                 if !same {
                     let parent = above.get(position).copied().unwrap_or(index(self.values.len()));
-                    self.values.push(values.get(level).cloned().unwrap_or_default());
+                    self.values.push(values.get(level).copied().unwrap_or_default().into());
                     self.parents.push(parent);
                 }
                 owners.push(index(self.values.len().saturating_sub(1)));

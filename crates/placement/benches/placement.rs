@@ -4,7 +4,8 @@
 
 use divan::{Bencher, black_box};
 use slicegate_placement::{
-    Features, HOSTNAME_LABEL, Node, OtherPods, PlacementUsage, PodRequest, PodSetRequest, Reach, Topologies, Usage,
+    Features, HOSTNAME_LABEL, Node, OtherPods, PlacementUsage, PodRequest, PodSetRequest, Reach, Topologies, Tree,
+    Usage,
 };
 use slicegate_quota::{FlavorId, Names};
 use slicegate_workload::{
@@ -36,7 +37,7 @@ fn nodes(count: usize) -> Vec<Node> {
         ]
         .into();
         // Not all nodes are alike, so that orders are not given for free.
-        let tpus = if i % 7 == 0 { 2 } else { 4 };
+        let tpus = if i.is_multiple_of(7) { 2 } else { 4 };
         let allocatable =
             [("cpu", 100_000 + i64::try_from(i % 13).unwrap_or(0)), ("google.com/tpu", tpus), ("pods", 110)];
         Node {
@@ -50,11 +51,15 @@ fn nodes(count: usize) -> Vec<Node> {
     (0..count).map(node).collect()
 }
 
+fn specs() -> (FlavorSpec, TopologySpec) {
+    let levels = [BLOCK, RACK, HOSTNAME_LABEL].map(Into::into).to_vec();
+    let flavor = FlavorSpec { name: "tpu".into(), ..FlavorSpec::default() };
+    (flavor, TopologySpec { name: "default".into(), levels })
+}
+
 fn cluster(nodes: &[Node]) -> Cluster {
     let mut names = Names::new();
-    let flavor = FlavorSpec { name: "tpu".into(), ..FlavorSpec::default() };
-    let levels = [BLOCK, RACK, HOSTNAME_LABEL].map(Into::into).to_vec();
-    let topology = TopologySpec { name: "default".into(), levels };
+    let (flavor, topology) = specs();
     let mut topologies = Topologies::new(Features::default());
     topologies.set(&flavor, &topology, nodes, &OtherPods::new(), &mut names);
     Cluster { topologies, flavor: names.intern_flavor("tpu"), names }
@@ -87,7 +92,7 @@ fn place(bencher: Bencher<'_, '_>, topology: &TopologyRequest, spec: &PodSpec, n
 
 #[divan::bench_group]
 mod place_1000_pods {
-    use super::*;
+    use super::{BLOCK, Bencher, PodSpec, RACK, TopologyRequest, place};
 
     const NODES: [usize; 2] = [10_000, 100_000];
 
@@ -148,10 +153,14 @@ fn usages(cluster: &mut Cluster) -> Vec<Usage> {
 fn remove_700_usages_from_2000_nodes(bencher: Bencher<'_, '_>) {
     let mut cluster = cluster(&nodes(2_000));
     let usages = usages(&mut cluster);
-    usages.iter().for_each(|u| cluster.topologies.add(u, Reach::Node));
+    for usage in &usages {
+        cluster.topologies.add(usage, Reach::Node);
+    }
     bencher.bench_local(|| {
         let mark = cluster.topologies.mark();
-        usages.iter().for_each(|u| cluster.topologies.take_away(black_box(u), Reach::Flavor));
+        for usage in &usages {
+            cluster.topologies.take_away(black_box(usage), Reach::Flavor);
+        }
         cluster.topologies.rollback(mark);
     });
 }
@@ -161,16 +170,34 @@ fn remove_700_usages_from_2000_nodes(bencher: Bencher<'_, '_>) {
 fn remove_700_usages_from_a_copy_of_2000_nodes(bencher: Bencher<'_, '_>) {
     let mut cluster = cluster(&nodes(2_000));
     let usages = usages(&mut cluster);
-    usages.iter().for_each(|u| cluster.topologies.add(u, Reach::Node));
+    for usage in &usages {
+        cluster.topologies.add(usage, Reach::Node);
+    }
     bencher.bench_local(|| {
         let mut copy = cluster.topologies.clone();
-        usages.iter().for_each(|u| copy.take_away(black_box(u), Reach::Flavor));
+        for usage in &usages {
+            copy.take_away(black_box(usage), Reach::Flavor);
+        }
         copy
     });
 }
 
-#[divan::bench(args = [2_000, 100_000], sample_count = 5, sample_size = 1)]
-fn build(bencher: Bencher<'_, '_>, count: usize) {
-    let nodes = nodes(count);
-    bencher.bench_local(|| cluster(black_box(&nodes)));
+/// Making topologies of nodes, which is needed when nodes come and go.
+#[divan::bench_group(sample_count = 10, sample_size = 1)]
+mod build {
+    use super::{Bencher, Tree, black_box, cluster, nodes, specs};
+
+    const NODES: [usize; 2] = [2_000, 100_000];
+
+    #[divan::bench(args = NODES)]
+    fn tree_alone(bencher: Bencher<'_, '_>, count: usize) {
+        let (nodes, (flavor, topology)) = (nodes(count), specs());
+        bencher.bench_local(|| Tree::new(&flavor, &topology, black_box(&nodes)));
+    }
+
+    #[divan::bench(args = NODES)]
+    fn all(bencher: Bencher<'_, '_>, count: usize) {
+        let nodes = nodes(count);
+        bencher.bench_local(|| cluster(black_box(&nodes)));
+    }
 }

@@ -1,6 +1,7 @@
 //! What is free on leaves, by resource.
 
 use slicegate_quota::{Names, ResourceId};
+use slicegate_workload::Requests;
 
 use crate::node::OtherPods;
 use crate::{Node, Tree};
@@ -43,7 +44,7 @@ impl Capacity {
             for (resource, amount) in of_nodes[found].allocatable.iter() {
                 capacity.add_free(names.intern_resource(resource), *leaf, amount, leaves);
             }
-            for (resource, amount) in others.usage(name).into_iter().flat_map(|u| u.iter()) {
+            for (resource, amount) in others.usage(name).into_iter().flat_map(Requests::iter) {
                 capacity.add_free(names.intern_resource(resource), *leaf, amount.saturating_neg(), leaves);
             }
         }
@@ -157,7 +158,6 @@ pub(crate) fn how_many(amounts: impl Iterator<Item = (i64, i64)>) -> (i32, Optio
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use slicegate_workload::Requests;
 
     use super::*;
 

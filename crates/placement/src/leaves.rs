@@ -185,13 +185,12 @@ impl<'a> Filter<'a> {
             Some(Refusal::Affinity) => &mut excluded.affinity,
             Some(Refusal::Taint(list)) => {
                 let Some(taint) = self.untolerated.get(list as usize).copied().flatten() else { return true };
-                match excluded.taints.iter().position(|(t, _)| t == taint) {
-                    Some(known) => &mut excluded.taints[known].1,
-                    None => {
-                        excluded.taints.push((taint.clone(), 1));
-                        return false;
-                    }
-                }
+                let known = excluded.taints.iter().position(|(t, _)| t == taint);
+                let Some((_, count)) = known.and_then(|known| excluded.taints.get_mut(known)) else {
+                    excluded.taints.push((taint.clone(), 1));
+                    return false;
+                };
+                count
             }
         };
         *count = count.saturating_add(1);

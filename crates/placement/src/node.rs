@@ -27,8 +27,9 @@ pub struct Node {
 impl Node {
     /// Whether the node is of a flavor with a topology: it has the flavor's labels and a value for every level.
     pub fn is_of(&self, flavor: &FlavorSpec, topology: &TopologySpec) -> bool {
-        let has = |(key, value): (&Box<str>, &Box<str>)| self.labels.get(key).map_or("", |v| v) == &**value;
-        flavor.node_labels.iter().all(has) && topology.levels.iter().all(|level| self.labels.contains_key(level))
+        let value = |key: &str| self.labels.get(key).map_or("", |v| v);
+        flavor.node_labels.iter().all(|(key, wanted)| value(key) == &**wanted)
+            && topology.levels.iter().all(|level| self.labels.contains_key(level))
     }
 
     /// Whether pods can be put on the node now.

@@ -65,7 +65,8 @@ pub struct PodSetRequest<'a> {
     pub group: Option<&'a str>,
     /// The flavor whose topology to search.
     pub flavor: FlavorId,
-    /// Where the pods of the workload lie that this one grows out of or shrinks to (elastic jobs).
+    /// Where the pods of the workload lie that this one replaces (elastic jobs). Their usage must not be counted any more:
+    /// take it away first.
     pub previous: Option<&'a TopologyAssignment>,
     /// A failed node to replace; then nothing else is placed.
     pub replacement: Option<Replacement<'a>>,
@@ -180,8 +181,9 @@ fn constraints(topology: &TopologyRequest, multi_layer: bool) -> Vec<TopologyCon
     if multi_layer && !topology.slice_constraints.is_empty() {
         return topology.slice_constraints.clone();
     }
-    let one = |key: &Box<str>| TopologyConstraint { topology: key.clone(), size: topology.slice_size.unwrap_or(0) };
-    topology.slice_required_topology.iter().map(one).collect()
+    let size = topology.slice_size.unwrap_or(0);
+    let one = topology.slice_required_topology.clone();
+    one.map(|topology| TopologyConstraint { topology, size }).into_iter().collect()
 }
 
 /// Whether a request asks for anything at all. One that only names labels or a group does not.

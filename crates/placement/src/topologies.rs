@@ -282,7 +282,8 @@ impl Topologies {
         Ok(())
     }
 
-    /// Counts a pod outside of topology-aware placement on its node, in all flavors of the node.
+    /// Counts a pod outside of topology-aware placement on its node, in all flavors of the node. No mark may be open: this is not
+    /// undone.
     pub fn add_other(&mut self, node: &str, request: &PodRequest) {
         self.count_other(node, request, -1);
     }
@@ -318,7 +319,6 @@ impl Topologies {
     // ----- what-if ---------------------------------------------------------------------------------------------------
 
     /// Starts recording changes of usage, to be undone by [`Topologies::rollback`] or kept by [`Topologies::keep`]. Marks nest.
-    /// Pods outside of topology-aware placement are not usage in this sense.
     pub fn mark(&mut self) -> Mark {
         self.recording = self.recording.saturating_add(1);
         Mark(self.journal.len())

@@ -59,7 +59,7 @@ fn a_preferred_level_climbs_and_spreads_only_at_the_top() {
     assert_eq!(place(nodes, 13, preferred(RACK)), "x1:1 x3:3 x4:9", "two blocks");
 }
 
-fn group(leader: (i64, i64), workers: (i32, i64, i64), topology: TopologyRequest) -> [PodSet<'static>; 2] {
+fn group(leader: (i64, i64), workers: (i32, i64, i64), topology: &TopologyRequest) -> [PodSet<'static>; 2] {
     let of =
         |name, count, (cpu, gpu)| PodSet { name, cpu, gpu, group: Some("g"), ..PodSet::new(count, topology.clone()) };
     [of("leader", 1, leader), of("workers", workers.0, (workers.1, workers.2))]
@@ -72,23 +72,23 @@ fn place_group(nodes: &str, pod_sets: &[PodSet<'_>]) -> [String; 2] {
 
 #[test]
 fn leader_and_workers_may_part() {
-    assert_eq!(place_group("h1:1,0 h2:0,1", &group((1, 0), (1, 0, 1), unconstrained())), ["h1:1", "h2:1"]);
+    assert_eq!(place_group("h1:1,0 h2:0,1", &group((1, 0), (1, 0, 1), &unconstrained())), ["h1:1", "h2:1"]);
 }
 
 #[test]
 fn a_leader_goes_where_it_costs_the_workers_least() {
-    let pod_sets = group((1, 0), (4, 2, 0), required(RACK));
+    let pod_sets = group((1, 0), (4, 2, 0), &required(RACK));
     assert_eq!(place_group("b/r1/h1:2 b/r1/h2:4 b/r1/h3:3", &pod_sets), ["h3:1", "h1:1 h2:2 h3:1"]);
     let nodes = "b1/r1/x3:2,1 b1/r1/x5:2,1 b1/r1/x1:2,1 b2/r4/x6:1,1 b2/r5/x2:2,1 b2/r6/x4:2,1";
-    assert_eq!(place_group(nodes, &group((2, 0), (2, 1, 1), required(BLOCK))), ["x1:1", "x3:1 x5:1"]);
+    assert_eq!(place_group(nodes, &group((2, 0), (2, 1, 1), &required(BLOCK))), ["x1:1", "x3:1 x5:1"]);
 }
 
 #[test]
 fn a_leader_that_fits_nowhere_fails_the_group() {
     let reason = r#"topology "default" allows to fit only 4 out of 4 pod(s)"#;
-    assert_eq!(place_group("b/r/x1:4", &group((9, 0), (4, 1, 0), required(BLOCK))), [reason, reason]);
+    assert_eq!(place_group("b/r/x1:4", &group((9, 0), (4, 1, 0), &required(BLOCK))), [reason, reason]);
     let reason = r#"topology "default" doesn't allow to fit any of 4 pod(s)"#;
-    assert_eq!(place_group("b/r/x1:4", &group((9, 0), (4, 1, 0), unconstrained())), [reason, reason]);
+    assert_eq!(place_group("b/r/x1:4", &group((9, 0), (4, 1, 0), &unconstrained())), [reason, reason]);
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn leaves_that_are_not_nodes_are_not_filtered() {
 
 #[test]
 fn workers_decide_which_nodes_are_looked_at() {
-    let [mut leader, workers] = group((1, 0), (2, 1, 0), required(RACK));
+    let [mut leader, workers] = group((1, 0), (2, 1, 0), &required(RACK));
     leader.pod = PodSpec { node_selector: [("no".into(), "such".into())].into(), ..PodSpec::default() };
     assert_eq!(place_group("b/r1/x1:3", &[leader, workers]), ["x1:1", "x1:2"]);
 }

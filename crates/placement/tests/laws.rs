@@ -1,5 +1,7 @@
 //! Laws that every placement keeps, tried on small clusters against slow and obvious answers.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;

@@ -9,7 +9,7 @@ use slicegate_placement::{
     Counts, Features, Node, OtherPods, Placement, PlacementUsage, PodRequest, PodSetRequest, Profile, Reach,
     Replacement, Topologies, Tree, admission_uses_node, compare_domains, is_within, merge, pod_set_uses_node, truncate,
 };
-use slicegate_quota::{Names, ResourceId};
+use slicegate_quota::Names;
 use slicegate_tests::objects::{self, ObjectError};
 use slicegate_workload::{
     FlavorSpec, Labels, PodSpec, Requests, TopologyAssignment, TopologyDomain, TopologyRequest, TopologySpec, Workload,
@@ -21,9 +21,12 @@ const KIND: &str = "placement";
 
 type Result<T = ()> = std::result::Result<T, String>;
 
+/// A suite and what to do with each of its cases.
+type Suite = (&'static str, fn(&Value) -> Result);
+
 /// Runs every suite of the kind.
 pub(crate) fn run(corpus: &Path, report: &mut Report) {
-    let suites: [(&str, fn(&Value) -> Result); 19] = [
+    let suites: [Suite; 19] = [
         ("assignment-stale", assignment_stale),
         ("assignment-uses-node", assignment_uses_node),
         ("assumed-usage", assumed_usage),
@@ -52,6 +55,7 @@ pub(crate) fn run(corpus: &Path, report: &mut Report) {
 
 // ----- reading cases ---------------------------------------------------------------------------------------------------
 
+#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
 fn bad(error: ObjectError) -> String {
     error.to_string()
 }
@@ -108,7 +112,8 @@ fn topology_request(value: &Value) -> Result<Option<TopologyRequest>> {
     Ok(workload.spec.pod_sets.into_iter().next().and_then(|p| p.topology_request))
 }
 
-fn node(object: &Value) -> Result<Node> {
+/// A Node.
+pub(crate) fn node(object: &Value) -> Result<Node> {
     let conditions = objects::conditions(&object["status"]["conditions"]).map_err(bad)?;
     let pod = serde_json::json!({ "spec": { "nodeTaints": object["spec"]["taints"] } });
     Ok(Node {
@@ -242,60 +247,45 @@ fn other_pod_usage(case: &Value) -> Result {
     expect_eq("usage", &got, &want)
 }
 
-/// The usage of the domains that cases name is what is missing of large nodes of those names.
+/// The usage of domains is what is missing of large nodes of their names.
 fn assumed_usage(case: &Value) -> Result {
     const LARGE: i64 = 1 << 40;
-    let mut names = Names::new();
+    const RESOURCES: [&str; 3] = ["cpu", "memory", "pods"];
     let assignment = plain(&case["assignment"]);
-    let before = case["assumedUsage"].as_object().into_iter().flatten();
-    let before: BTreeMap<&str, Requests> = before.map(|(domain, usage)| (domain.as_str(), requests(usage))).collect();
-    let mut domains: Vec<&str> = before.keys().copied().collect();
-    domains.extend(assignment.domains.iter().filter_map(|d| d.values.first()).map(|v| &**v));
     let level = assignment.levels.first().cloned().unwrap_or_default();
-    let resources = ["cpu", "memory", "pods"];
-    let all: Vec<Node> = domains
-        .iter()
-        .map(|d| Node {
-            name: (*d).into(),
-            labels: [(level.clone(), (*d).into())].into(),
-            ready: true,
-            allocatable: resources.iter().map(|r| (*r, LARGE)).collect(),
-            ..Node::default()
-        })
-        .collect();
-    let mut all = all;
-    all.sort_by(|a, b| a.name.cmp(&b.name));
-    all.dedup_by(|a, b| a.name == b.name);
-    let flavor = FlavorSpec { name: "f".into(), ..FlavorSpec::default() };
-    let spec = TopologySpec { name: "t".into(), levels: vec![level] };
+    let before = case["assumedUsage"].as_object().into_iter().flatten();
+    let mut usage: BTreeMap<Box<str>, Requests> = before.map(|(d, u)| (d.as_str().into(), requests(u))).collect();
+    for domain in &assignment.domains {
+        usage.entry(domain.values.join(",").into()).or_default();
+    }
+    let node = |domain: &str| Node {
+        name: domain.into(),
+        labels: [(level.clone(), domain.into())].into(),
+        ready: true,
+        allocatable: RESOURCES.map(|r| (r, LARGE)).into_iter().collect(),
+        ..Node::default()
+    };
+    let nodes: Vec<Node> = usage.keys().map(|d| node(d)).collect();
+    let mut names = Names::new();
     let mut topologies = Topologies::new(Features::default());
-    topologies.set(&flavor, &spec, &all, &OtherPods::new(), &mut names);
-    let id = names.intern_flavor("f");
+    let flavor = FlavorSpec { name: "flavor".into(), ..FlavorSpec::default() };
+    let topology = TopologySpec { name: "default".into(), levels: vec![level.clone()] };
+    topologies.set(&flavor, &topology, &nodes, &OtherPods::new(), &mut names);
+    let flavor = names.intern_flavor("flavor");
     let request = PodRequest::new(&requests(&case["podRequests"]), &mut names);
-    topologies.add(&topologies.usage(id, &assignment, &request), Reach::Node);
-    let tree = topologies.tree(id).ok_or("no tree")?;
-    let mut got: BTreeMap<String, BTreeMap<String, i64>> = BTreeMap::new();
-    for domain in &domains {
-        let leaf = tree.find_leaf(&[*domain]).ok_or("no leaf")?;
-        let left = |resource: &str| -> i64 {
-            let id: ResourceId = names.resource(resource).unwrap_or_else(|| ResourceId::from_index(usize::MAX));
-            topologies.left(tree_flavor(&names), leaf, id)
-        };
-        let used = resources.iter().map(|r| (*r, LARGE - left(r))).collect::<Requests>();
-        let mut sum = before.get(domain).cloned().unwrap_or_default();
-        sum.add_all(&used);
-        let sum = by_name(&sum);
-        if !sum.is_empty() {
-            got.insert((*domain).to_owned(), sum);
+    topologies.add(&topologies.usage(flavor, &assignment, &request), Reach::Node);
+    let tree = topologies.tree(flavor).ok_or("the flavor has no topology")?;
+    for (domain, usage) in &mut usage {
+        let leaf = tree.find_leaf(&[domain]).ok_or("the domain has no leaf")?;
+        for resource in RESOURCES {
+            let left = names.resource(resource).map_or(0, |r| topologies.left(flavor, leaf, r));
+            usage.add(resource, LARGE - left);
         }
     }
+    let got: BTreeMap<String, _> = usage.iter().map(|(domain, usage)| (domain.to_string(), by_name(usage))).collect();
     let want = case["expect"]["usage"].as_object().into_iter().flatten();
     let want = want.map(|(domain, usage)| (domain.clone(), by_name(&requests(usage)))).collect();
     expect_eq("usage", &got, &want)
-}
-
-fn tree_flavor(names: &Names) -> slicegate_quota::FlavorId {
-    names.flavor("f").unwrap_or_else(|| slicegate_quota::FlavorId::from_index(0))
 }
 
 // ----- steps -----------------------------------------------------------------------------------------------------------
@@ -327,7 +317,7 @@ impl Domains {
         for (path, domain) in &paths {
             let path: Vec<&str> = path.iter().map(String::as_str).collect();
             let Some(number) = board.domain(&path) else { continue };
-            ids[number] = text(domain, "id").to_owned();
+            text(domain, "id").clone_into(&mut ids[number]);
             counts[number] = Counts {
                 pods: int(domain, "podCount"),
                 pods_with_leader: int(domain, "podCountWithLeader"),

@@ -1,5 +1,6 @@
 //! Small clusters, written as text.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(dead_code, reason = "not every test needs all of it")]
 
 use slicegate_placement::{

@@ -342,3 +342,100 @@ impl Search<'_> {
         Some(shares.into_iter().map(|(domain, _)| domain).collect())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use slicegate_workload::{FlavorSpec, TopologySpec};
+
+    use super::*;
+    use crate::steps::{Board, Parameters};
+    use crate::{Node, Tree};
+
+    /// Racks with so many hosts each.
+    fn tree(racks: &[usize]) -> Tree {
+        let levels = ["rack", "host"].map(Into::into).to_vec();
+        let mut nodes = Vec::new();
+        for (rack, hosts) in racks.iter().enumerate() {
+            for host in 0..*hosts {
+                let name: Box<str> = format!("r{rack}h{host}").into();
+                let labels = [("rack".into(), format!("r{rack}").into()), ("host".into(), name.clone())];
+                nodes.push(Node { name, labels: labels.into(), ready: true, ..Node::default() });
+            }
+        }
+        Tree::new(&FlavorSpec::default(), &TopologySpec { name: "t".into(), levels }, &nodes)
+    }
+
+    /// A board whose hosts take so many pods; racks are summed up.
+    fn board<'t>(tree: &'t Tree, level: usize, pods: &[i32]) -> Board<'t> {
+        let mut board = Board::new(tree, Parameters { level, slice_level: 1, ..Parameters::default() });
+        let first = tree.leaf_offset();
+        for (counts, pods) in board.counts.iter_mut().skip(first).zip(pods) {
+            *counts = Counts {
+                pods: *pods,
+                pods_with_leader: pods - 1,
+                slices: *pods,
+                slices_with_leader: pods - 1,
+                leaders: 1,
+                affinity: 0,
+            };
+        }
+        board.prune(1, true);
+        board
+    }
+
+    fn shares(board: &mut Board<'_>, pods: i32, leaders: i32) -> Option<(usize, Vec<(u32, i32, i32)>)> {
+        let found = board.search(|s| s.balance(Need { pods, leaders }));
+        found.map(|(level, domains)| {
+            let of = |d: u32| (d, board.counts[d as usize].slices, board.counts[d as usize].leaders);
+            (level, domains.into_iter().map(of).collect())
+        })
+    }
+
+    #[test]
+    fn hosts_of_the_tightest_rack_share_evenly() {
+        let tree = tree(&[3, 2]);
+        let mut b = board(&tree, 0, &[9, 9, 9, 6, 6]);
+        assert_eq!(b.find_balance(11, 0), Some((5, vec![0, 1], 1)), "two hosts are enough, 5 each");
+        let mut b = board(&tree, 0, &[6, 6, 6, 6, 6]);
+        assert_eq!(shares(&mut b, 11, 0), Some((1, vec![(5, 6, 0), (6, 5, 0)])));
+        assert_eq!(shares(&mut board(&tree, 0, &[6, 6, 6, 6, 6]), 11, 1), Some((1, vec![(5, 5, 1), (6, 6, 0)])));
+    }
+
+    #[test]
+    fn the_highest_threshold_wins_then_the_fewest_domains() {
+        let tree = tree(&[2, 2]);
+        assert_eq!(board(&tree, 1, &[4, 4, 7, 1]).find_balance(8, 0), Some((4, vec![2, 3], 2)));
+        assert_eq!(board(&tree, 1, &[4, 4, 8, 1]).find_balance(8, 0), Some((8, vec![4, 5], 1)));
+        assert_eq!(board(&tree, 1, &[4, 4, 5, 5]).find_balance(11, 0), None);
+    }
+
+    #[test]
+    fn what_is_not_balanced_leaves_no_trace() {
+        let tree = tree(&[2, 2]);
+        let mut b = board(&tree, 1, &[4, 4, 5, 5]);
+        let before = b.counts.clone();
+        assert_eq!(shares(&mut b, 11, 0), None);
+        assert_eq!(b.counts, before);
+        b.find_balance(9, 1);
+        assert_eq!(b.counts, before, "looking changes nothing either");
+    }
+
+    #[test]
+    fn of_equal_sets_the_first_is_chosen() {
+        let tree = tree(&[4]);
+        let mut b = board(&tree, 1, &[3, 3, 3, 3]);
+        assert_eq!(b.select(1, 5, 0, false), Some(vec![1, 2]));
+        assert_eq!(b.select(1, 12, 0, true), Some(vec![1, 2, 3, 4]));
+        assert_eq!(b.select(1, 13, 0, true), None);
+        let mut b = board(&tree, 1, &[9, 2, 5, 4]);
+        assert_eq!(b.select(1, 11, 0, false), Some(vec![1, 2]), "9 and 2 are just enough");
+        assert_eq!(b.select(1, 11, 1, false), Some(vec![1, 4]), "one of them loses a pod to the leader");
+    }
+
+    #[test]
+    fn evenness_is_entropy() {
+        let tree = tree(&[2, 3, 2]);
+        let mut b = board(&tree, 0, &[3, 3, 2, 2, 2, 1, 5]);
+        assert_eq!(b.by_evenness(0), [1, 0, 2]);
+    }
+}

@@ -161,3 +161,63 @@ pub(crate) fn sum_up(
     }
     sum
 }
+
+#[cfg(test)]
+mod tests {
+    use slicegate_workload::{FlavorSpec, TopologySpec};
+
+    use super::*;
+    use crate::Node;
+
+    /// A rack with so many hosts.
+    fn rack(hosts: usize) -> Tree {
+        let levels = ["rack", "host"].map(Into::into).to_vec();
+        let labels = |i: usize| [("rack".into(), "r".into()), ("host".into(), format!("h{i}").into())].into();
+        let node = |i| Node { name: format!("h{i}").into(), labels: labels(i), ready: true, ..Node::default() };
+        let nodes: Vec<Node> = (0..hosts).map(node).collect();
+        Tree::new(&FlavorSpec::default(), &TopologySpec { name: "t".into(), levels }, &nodes)
+    }
+
+    fn plan(slice_level: usize, slice_size: i32, inner: i32) -> Plan {
+        Plan {
+            level: 0,
+            required: true,
+            unconstrained: false,
+            slice_level,
+            slice_size,
+            inner: vec![0, inner],
+            layers: vec![(slice_level, slice_size)],
+        }
+    }
+
+    fn child(pods: i32, beside_leader: i32, leaders: i32) -> Counts {
+        Counts { pods, pods_with_leader: beside_leader, leaders, affinity: 1, ..Counts::default() }
+    }
+
+    #[test]
+    fn pods_count_in_whole_inner_slices_and_slices_in_whole_ones() {
+        let counts = [Counts::default(), child(3, 3, 0), child(5, 5, 0)];
+        let sum = sum_up(&rack(2), &plan(0, 4, 2), &counts, 0, 0, false);
+        assert_eq!((sum.pods, sum.slices, sum.affinity), (6, 1, 2));
+        let sum = sum_up(&rack(2), &plan(0, 4, 0), &counts, 0, 0, false);
+        assert_eq!((sum.pods, sum.slices, sum.slices_with_leader), (8, 2, 2));
+    }
+
+    #[test]
+    fn a_leader_costs_what_it_costs_in_the_best_child_that_takes_one() {
+        let counts = [Counts::default(), child(5, 3, 1), child(6, 5, 1), child(9, 9, 0)];
+        let sum = sum_up(&rack(3), &plan(0, 2, 0), &counts, 0, 0, true);
+        assert_eq!((sum.pods, sum.pods_with_leader, sum.leaders), (20, 19, 1));
+        assert_eq!((sum.slices, sum.slices_with_leader), (10, 9));
+        let none = [Counts::default(), child(5, 5, 0), child(6, 6, 0), child(9, 9, 0)];
+        let sum = sum_up(&rack(3), &plan(0, 2, 0), &none, 0, 0, true);
+        assert_eq!((sum.pods, sum.pods_with_leader, sum.leaders), (20, 0, 0));
+    }
+
+    #[test]
+    fn slices_below_their_level_are_added_up() {
+        let whole = |slices| Counts { slices, slices_with_leader: slices, ..child(slices * 2 + 1, slices * 2 + 1, 0) };
+        let sum = sum_up(&rack(2), &plan(1, 2, 0), &[Counts::default(), whole(1), whole(2)], 0, 0, false);
+        assert_eq!((sum.pods, sum.slices), (8, 3), "not the 4 that 8 pods would make");
+    }
+}

@@ -318,3 +318,50 @@ impl Search<'_> {
         Found { workers: with(|c| c.pods), leaders: with(|c| c.leaders) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::steps::{Board, Parameters};
+    use crate::{Node, Tree};
+    use slicegate_workload::{FlavorSpec, TopologySpec};
+
+    fn tree() -> Tree {
+        let levels = ["rack", "host"].map(Into::into).to_vec();
+        let labels =
+            |i: usize| [("rack".into(), format!("r{}", i / 2).into()), ("host".into(), format!("h{i}").into())];
+        let node = |i| Node { name: format!("h{i}").into(), labels: labels(i).into(), ready: true, ..Node::default() };
+        let nodes: Vec<Node> = (0..4).map(node).collect();
+        Tree::new(&FlavorSpec::default(), &TopologySpec { name: "t".into(), levels }, &nodes)
+    }
+
+    /// Racks, then hosts: pods that fit.
+    fn run(pods: [i32; 6], need: i32, level: usize, profile: Profile) -> Result<Vec<(u32, i32)>, Shortage> {
+        let tree = tree();
+        let mut board = Board::new(&tree, Parameters { level, slice_level: 1, profile, ..Parameters::default() });
+        for (counts, pods) in board.counts.iter_mut().zip(pods) {
+            (counts.pods, counts.pods_with_leader) = (pods, pods);
+            (counts.slices, counts.slices_with_leader) = (pods, pods);
+        }
+        let found = board.search(|search| search.run(Need { pods: need, leaders: 0 }, false));
+        found.map(|f| f.workers)
+    }
+
+    #[test]
+    fn the_tightest_domain_that_takes_all_is_chosen() {
+        assert_eq!(run([7, 5, 3, 4, 1, 4], 4, 0, Profile::BestFit), Ok(vec![(5, 4)]));
+        assert_eq!(run([7, 5, 3, 4, 1, 4], 4, 1, Profile::LeastFreeCapacity), Ok(vec![(3, 4)]));
+    }
+
+    #[test]
+    fn several_are_chosen_largest_or_smallest_first() {
+        assert_eq!(run([7, 6, 3, 4, 2, 4], 9, 1, Profile::BestFit), Ok(vec![(3, 4), (4, 1), (5, 4)]));
+        assert_eq!(run([7, 6, 3, 4, 2, 4], 8, 1, Profile::LeastFreeCapacity), Ok(vec![(2, 3), (3, 3), (4, 2)]));
+        assert_eq!(run([7, 6, 3, 4, 2, 4], 14, 1, Profile::BestFit), Err(Shortage::Fits(13)));
+    }
+
+    #[test]
+    fn counts_that_promise_too_much_are_a_shortage() {
+        assert_eq!(run([9, 1, 3, 4, 1, 0], 8, 0, Profile::BestFit), Err(Shortage::Fits(7)));
+    }
+}

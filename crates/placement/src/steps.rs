@@ -48,7 +48,7 @@ impl<'t> Board<'t> {
         self.tree.find_domain(values).map(|d| d as usize)
     }
 
-    fn with<T>(&mut self, step: impl FnOnce(&mut Search<'_>) -> T) -> T {
+    pub(crate) fn search<T>(&mut self, step: impl FnOnce(&mut Search<'_>) -> T) -> T {
         self.counts.resize(self.tree.domain_count(), Counts::default());
         let Parameters { profile, affinity, level, slice_level, slice_size } = self.parameters;
         let plan = Plan {
@@ -74,7 +74,7 @@ impl<'t> Board<'t> {
     /// The domains of a level in the order in which workers are placed; first those, if there is a leader to place, that take it.
     pub fn sorted(&mut self, level: usize, with_leader: bool) -> Vec<usize> {
         let domains = self.tree.level_range(level);
-        self.with(|search| {
+        self.search(|search| {
             if with_leader {
                 search.queue_with_leader(domains.clone());
             } else {
@@ -86,7 +86,7 @@ impl<'t> Board<'t> {
 
     /// Balanced placement: the threshold, the siblings to choose from and how many of them are needed.
     pub fn find_balance(&mut self, pods: i32, leaders: i32) -> Option<(i32, Vec<usize>, i32)> {
-        let found = self.with(|search| search.find_balance(Need { pods, leaders }));
+        let found = self.search(|search| search.find_balance(Need { pods, leaders }));
         found.map(|Balance { siblings, threshold, domains }| {
             (threshold, siblings.map(|d| d as usize).collect(), domains)
         })
@@ -96,26 +96,26 @@ impl<'t> Board<'t> {
     pub fn prune(&mut self, threshold: i32, leader_requested: bool) {
         let level = self.parameters.level.min(self.tree.lowest());
         let domains = self.tree.level_range(level);
-        self.with(|search| search.prune(&domains, level, threshold, leader_requested));
+        self.search(|search| search.prune(&domains, level, threshold, leader_requested));
     }
 
     /// Balanced placement: the set of domains of a level with just enough room.
     pub fn select(&mut self, level: usize, slices: i32, leaders: i32, by_evenness: bool) -> Option<Vec<usize>> {
         let domains: Vec<u32> = self.tree.level_range(level).collect();
-        let found = self.with(|search| search.select(&domains, slices, leaders, by_evenness));
+        let found = self.search(|search| search.select(&domains, slices, leaders, by_evenness));
         found.map(|all| all.into_iter().map(|d| d as usize).collect())
     }
 
     /// Balanced placement: domains of a level in order of the evenness of their children.
     pub fn by_evenness(&mut self, level: usize) -> Vec<usize> {
         let domains: Vec<u32> = self.tree.level_range(level).collect();
-        self.with(|search| search.by_evenness(&domains)).into_iter().map(|d| d as usize).collect()
+        self.search(|search| search.by_evenness(&domains)).into_iter().map(|d| d as usize).collect()
     }
 
     /// Balanced placement: gives each domain of the best set of a level its share. The domains; their counts are the shares.
     pub fn distribute(&mut self, level: usize, slices: i32, leaders: i32, threshold: i32) -> Option<Vec<usize>> {
         let domains: Vec<u32> = self.tree.level_range(level).collect();
-        let found = self.with(|search| search.distribute(&domains, slices, leaders, threshold));
+        let found = self.search(|search| search.distribute(&domains, slices, leaders, threshold));
         found.map(|all| all.into_iter().map(|d| d as usize).collect())
     }
 }

@@ -1,7 +1,7 @@
 //! What the engine tells about queues.
 
 use slicegate_quota::Amount;
-use slicegate_workload::Key;
+use slicegate_workload::{Key, ResourceList, Timestamp};
 
 /// Why a ClusterQueue admits nothing.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -94,6 +94,8 @@ pub struct LocalQueueReport {
     pub usage: Vec<FlavorUsage>,
     /// Past usage that counts for admission fair sharing, divided by the weight; `None` if that is off.
     pub fair_sharing_usage: Option<f64>,
+    /// Decayed past usage by resource, and when it was last sampled: what the status keeps over a restart.
+    pub consumed: Option<(ResourceList, Timestamp)>,
 }
 
 /// A Cohort now.

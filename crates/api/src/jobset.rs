@@ -76,7 +76,7 @@ pub struct ReplicatedJob {
 #[serde(rename_all = "camelCase")]
 pub struct Network {
     /// Whether pods have names; absent means yes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, rename = "enableDNSHostnames", skip_serializing_if = "Option::is_none")]
     pub enable_dns_hostnames: Option<bool>,
     /// The domain; absent means the JobSet's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]

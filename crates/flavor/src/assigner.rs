@@ -293,3 +293,288 @@ fn no_fit_reason(cluster_queue: &ClusterQueueView, pod_sets: &[PodSetResult]) ->
     }
     worst
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Desk, Job, NEXT, Pods, STOP, pods};
+    use crate::{LastTried, Possibility};
+
+    fn cpu(amount: i64) -> Vec<Pods> {
+        vec![pods(1, &[("cpu", amount)])]
+    }
+
+    #[test]
+    fn the_first_flavor_that_fits_without_borrowing_is_taken() {
+        assert_eq!(Desk::two().shown(&cpu(4)), "x:Fit:0, 0");
+        assert_eq!(Desk::two().uses("x", "cpu", 1).shown(&cpu(4)), "y:Fit:-1, 0");
+    }
+
+    #[test]
+    fn borrowing_stops_the_scan_or_does_not() {
+        let desk = || Desk::two().lends("x", "cpu", 4).lends("y", "cpu", 8);
+        assert_eq!(desk().on(STOP, NEXT).shown(&cpu(6)), "x:Fit:0, 1");
+        // y is no better, but the scan has come to its end.
+        assert_eq!(desk().on(NEXT, NEXT).shown(&cpu(6)), "x:Fit:-1, 1");
+        let six = Desk::new().group(&["cpu"], &[("x", &[4]), ("y", &[6])]).lends("x", "cpu", 4);
+        assert_eq!(six.on(NEXT, NEXT).shown(&cpu(6)), "y:Fit:-1, 0");
+    }
+
+    #[test]
+    fn the_preference_decides_between_borrowing_and_preempting() {
+        let desk = || {
+            Desk::two().uses("x", "cpu", 2).uses("y", "cpu", 3).lends("y", "cpu", 4).on(NEXT, NEXT).oracle(
+                "x",
+                "cpu",
+                Possibility::Preempt,
+                0,
+            )
+        };
+        assert_eq!(desk().shown(&cpu(4)), "y:Fit:-1, 1");
+        let mut preferring = desk().preferring_preemption();
+        let assignment = preferring.assign(&cpu(4));
+        assert_eq!(preferring.show(&assignment), "x:Preempt:-1, 0");
+        let reason = "insufficient unused quota for cpu in flavor x, 2m more needed";
+        assert_eq!(preferring.reasons(&assignment, 0), [reason]);
+        // Where there is nobody to preempt, preference does not help.
+        let mut hopeless = desk().on(NEXT, STOP).preferring_preemption();
+        hopeless = hopeless.oracle("x", "cpu", Possibility::NoCandidates, 0);
+        assert_eq!(hopeless.shown(&cpu(4)), "y:Fit:-1, 1");
+    }
+
+    #[test]
+    fn preempting_stops_the_scan_if_told_to() {
+        let desk = || Desk::two().uses("x", "cpu", 2).oracle("x", "cpu", Possibility::Preempt, 0);
+        assert_eq!(desk().on(STOP, STOP).shown(&cpu(4)), "x:Preempt:0, 0");
+        assert_eq!(desk().on(STOP, NEXT).shown(&cpu(4)), "y:Fit:-1, 0");
+    }
+
+    #[test]
+    fn pod_sets_see_what_those_before_them_were_given() {
+        let mut desk = Desk::two();
+        let assignment = desk.assign(&[pods(1, &[("cpu", 3)]), pods(1, &[("cpu", 3)]), pods(1, &[("cpu", 2)])]);
+        assert_eq!(desk.show(&assignment), "x:Fit:0 | y:Fit:-1 | NoFit, 0");
+        let text = |f: &str| {
+            format!(
+                "insufficient quota for cpu in flavor {f}, previously considered podsets requests (3m) + current podset \
+                 request (2m) > maximum capacity (4m)"
+            )
+        };
+        assert_eq!(desk.reasons(&assignment, 2), [text("x"), text("y")]);
+        assert_eq!(assignment.no_fit, Some(NoFitReason::ExceedsMaxQuota));
+    }
+
+    #[test]
+    fn a_group_is_assigned_as_one() {
+        let group = [pods(1, &[("cpu", 1)]).in_group(0), pods(3, &[("cpu", 3)]).in_group(0), pods(1, &[("cpu", 1)])];
+        assert_eq!(Desk::two().shown(&group), "x:Fit:0 | x:Fit:0 | y:Fit:-1, 0");
+        // Apart they would be spread over both flavors.
+        let apart = [pods(1, &[("cpu", 3)]).in_group(0), pods(1, &[("cpu", 3)]).in_group(1)];
+        assert_eq!(Desk::two().shown(&apart), "x:Fit:0 | y:Fit:-1, 0");
+        let together = [pods(1, &[("cpu", 3)]).in_group(0), pods(1, &[("cpu", 3)]).in_group(0)];
+        assert_eq!(Desk::two().shown(&together), "NoFit | NoFit, 0");
+    }
+
+    #[test]
+    fn results_come_in_the_order_of_groups() {
+        let pod_sets = [pods(1, &[("cpu", 1)]).in_group(0), pods(1, &[("cpu", 1)]), pods(1, &[("cpu", 1)]).in_group(0)];
+        let order: Vec<usize> = Desk::two().assign(&pod_sets).pod_sets.iter().map(|p| p.pod_set).collect();
+        assert_eq!(order, [0, 2, 1]);
+    }
+
+    #[test]
+    fn pods_count_where_they_have_a_quota() {
+        let mut desk = Desk::new().group(&["cpu"], &[("x", &[10])]).group(&["pods"], &[("p", &[3])]);
+        let assignment = desk.assign(&[pods(4, &[("cpu", 4)])]);
+        // Only the first group that fails is told of, and pods come before cpu.
+        assert_eq!(desk.show(&assignment), "NoFit, 0");
+        let reason = "insufficient quota for pods in flavor p, previously considered podsets requests (0) + current \
+                      podset request (4) > maximum capacity (3)";
+        assert_eq!(desk.reasons(&assignment, 0), [reason]);
+        assert_eq!(desk.shown(&[pods(3, &[("cpu", 3)])]), "p:Fit:-1 x:Fit:-1, 0");
+        assert_eq!(desk.shown(&[pods(3, &[])]), "p:Fit:-1, 0");
+        let usage: Vec<i64> = desk.assign(&[pods(2, &[]), pods(1, &[])]).usage.iter().map(|u| u.1.value()).collect();
+        assert_eq!(usage, [3]);
+    }
+
+    #[test]
+    fn the_first_group_that_fails_is_the_only_one_told_of() {
+        let mut desk = Desk::new().group(&["cpu"], &[("x", &[1])]).group(&["memory"], &[("m", &[1])]);
+        let assignment = desk.assign(&[pods(1, &[("cpu", 2), ("memory", 2)])]);
+        assert_eq!(desk.reasons(&assignment, 0).len(), 1);
+        assert!(desk.reasons(&assignment, 0)[0].contains("memory in flavor m"));
+    }
+
+    #[test]
+    fn what_no_group_covers_blocks_or_is_ignored() {
+        let asks = [pods(1, &[("cpu", 1), ("gpu", 1)])];
+        let mut desk = Desk::two();
+        let assignment = desk.assign(&asks);
+        assert_eq!(desk.show(&assignment), "NoFit, 0");
+        assert_eq!(desk.reasons(&assignment, 0), ["resource gpu unavailable in ClusterQueue"]);
+        assert_eq!(assignment.no_fit, Some(NoFitReason::NoMatchingFlavor));
+        assert_eq!(Desk::two().shown(&[pods(1, &[("cpu", 1), ("gpu", 0)])]), "x:Fit:0, 0");
+        let mut desk = Desk::two();
+        desk.undeclared = UndeclaredResources::Ignore;
+        assert_eq!(desk.shown(&asks), "x:Fit:0, 0");
+    }
+
+    #[test]
+    fn a_pod_set_without_flavors_ends_the_assignment_though_it_fits() {
+        let assignment = Desk::two().assign(&[pods(1, &[("gpu", 0)]), pods(1, &[("cpu", 1)])]);
+        assert_eq!((assignment.pod_sets.len(), assignment.mode), (1, Mode::Fit));
+        let assignment = Desk::two().assign(&[pods(1, &[]), pods(1, &[("cpu", 1)])]);
+        assert_eq!((assignment.pod_sets.len(), assignment.mode), (2, Mode::Fit));
+    }
+
+    #[test]
+    fn nothing_at_all_does_not_fit() {
+        assert_eq!(Desk::two().assign(&[]).mode, Mode::NoFit);
+    }
+
+    #[test]
+    fn resources_of_a_group_share_a_flavor() {
+        let mut desk = Desk::new().group(&["cpu", "memory"], &[("x", &[4, 1]), ("y", &[4, 4])]);
+        assert_eq!(desk.shown(&[pods(1, &[("cpu", 2), ("memory", 2)])]), "y:Fit:-1 y:Fit:-1, 0");
+        let mut apart = Desk::new().group(&["cpu"], &[("x", &[4])]).group(&["memory"], &[("m", &[4])]);
+        assert_eq!(apart.shown(&[pods(1, &[("cpu", 2), ("memory", 2)])]), "m:Fit:-1 x:Fit:-1, 0");
+    }
+
+    #[test]
+    fn all_reasons_of_a_flavor_are_told() {
+        let mut desk = Desk::new().group(&["cpu", "memory"], &[("x", &[1, 1])]);
+        let assignment = desk.assign(&[pods(1, &[("cpu", 2), ("memory", 2)])]);
+        assert_eq!(desk.reasons(&assignment, 0).len(), 2);
+    }
+
+    #[test]
+    fn the_scan_goes_on_where_it_stopped() {
+        let mut desk = Desk::new().group(&["cpu"], &[("x", &[4]), ("y", &[4]), ("z", &[4])]);
+        let mut job = Job::default();
+        let mut seen = Vec::new();
+        for _ in 0..4 {
+            let assignment = desk.assign_job(&cpu(1), &job);
+            seen.push(desk.show(&assignment));
+            let last = LastTried { flavors: assignment.last_tried(), ..LastTried::default() };
+            assert_eq!(last.has_pending(), seen.len() != 3);
+            job.last = Some(last);
+        }
+        assert_eq!(seen, ["x:Fit:0, 0", "y:Fit:1, 0", "z:Fit:-1, 0", "x:Fit:0, 0"]);
+    }
+
+    #[test]
+    fn without_fungibility_the_best_mode_wins_and_nothing_is_remembered() {
+        let mut desk = Desk::two().uses("x", "cpu", 2).lends("x", "cpu", 1);
+        desk.features.fungibility = false;
+        let job = Job {
+            last: Some(LastTried {
+                flavors: vec![vec![(desk.names.intern_resource("cpu"), Some(0))]],
+                ..LastTried::default()
+            }),
+            ..Job::default()
+        };
+        let assignment = desk.assign_job(&cpu(3), &job);
+        assert_eq!(desk.show(&assignment), "x:Fit:0, 1");
+        assert_eq!(desk.shown(&cpu(4)), "y:Fit:0, 0");
+    }
+
+    #[test]
+    fn progress_is_lost_when_the_request_or_the_quotas_change() {
+        let last = LastTried { generation: 5, cycle: 10, hash: Some(1), ..LastTried::default() };
+        assert!(!last.is_outdated(9, 11, Some(1), true), "the next cycle goes on");
+        assert!(last.is_outdated(9, 12, Some(1), true));
+        assert!(!last.is_outdated(5, 99, Some(1), true));
+        assert!(last.is_outdated(5, 11, Some(2), true));
+        assert!(!last.is_outdated(5, 11, None, true));
+        assert!(last.is_outdated(6, 11, Some(1), false));
+        assert!(!last.is_outdated(5, 99, Some(2), false));
+    }
+
+    #[test]
+    fn a_recomputed_assignment_keeps_to_what_was_nominated() {
+        let pinned = Job { pinned: true, ..Job::default() };
+        let mut asks = cpu(1);
+        asks[0].nominated = vec![("cpu", "y")];
+        let mut desk = Desk::two();
+        let assignment = desk.assign_job(&asks, &pinned);
+        assert_eq!(desk.show(&assignment), "y:Fit:-1, 0");
+        let assignment = desk.assign_job(&cpu(1), &pinned);
+        assert_eq!(
+            desk.reasons(&assignment, 0)[0],
+            "skipping flavor x as it is not found in the nomination mapping for resource cpu"
+        );
+    }
+
+    #[test]
+    fn an_annotation_may_rule_flavors_out() {
+        let job = Job { allowed: Some(vec!["y"]), ..Job::default() };
+        let mut desk = Desk::two();
+        let assignment = desk.assign_job(&cpu(1), &job);
+        assert_eq!(desk.show(&assignment), "y:Fit:-1, 0");
+        let assignment = desk.assign_job(&cpu(9), &job);
+        assert_eq!(
+            desk.reasons(&assignment, 0)[0],
+            "skipping flavor x due to WorkloadAllowedResourceFlavorAnnotation annotation"
+        );
+    }
+
+    #[test]
+    fn a_new_slice_needs_only_what_it_adds_in_the_flavor_of_the_old_one() {
+        let mut asks = vec![pods(3, &[("cpu", 6)])];
+        asks[0].replaces = Some((2, vec![("cpu", 4)], vec![("cpu", "y")]));
+        let mut desk = Desk::two().uses("y", "cpu", 2);
+        let assignment = desk.assign(&asks);
+        assert_eq!(desk.show(&assignment), "y:Fit:-1, 0");
+        assert_eq!(assignment.usage.iter().map(|u| u.1.value()).collect::<Vec<_>>(), [2]);
+        let mut desk = Desk::two().uses("y", "cpu", 3);
+        let assignment = desk.assign(&asks);
+        assert_eq!(
+            desk.reasons(&assignment, 0)[0],
+            "could not assign x flavor since the original workload is assigned: y"
+        );
+    }
+
+    #[test]
+    fn fewer_pods_ask_for_less() {
+        let job = Job { counts: Some(vec![2]), ..Job::default() };
+        let assignment = Desk::two().assign_job(&[pods(3, &[("cpu", 7)])], &job);
+        // A pod asks for 7 / 3, cut off.
+        assert_eq!((assignment.pod_sets[0].count, assignment.pod_sets[0].requests[0].1), (2, 4));
+    }
+
+    #[test]
+    fn unused_quota_of_others_in_use_is_waited_for() {
+        // No victims are thought of: the queue would borrow, and may not preempt for that.
+        let mut desk = Desk::new().group(&["cpu"], &[("x", &[4])]).lends("x", "cpu", 4).uses("x", "cpu", 4);
+        let assignment = desk.assign(&cpu(6));
+        assert_eq!((assignment.mode, assignment.no_fit), (Mode::NoFit, Some(NoFitReason::WaitingForQuota)));
+        desk.spec.preemption.reclaim_within_cohort = slicegate_workload::ReclaimPolicy::Any;
+        desk.fair_sharing = true;
+        assert_eq!(desk.assign(&cpu(6)).mode, Mode::Preempt);
+    }
+
+    #[test]
+    fn the_kind_of_not_fitting_is_the_mildest_of_alternatives_and_the_worst_of_needs() {
+        let mut desk = Desk::two();
+        let gone = desk.flavor("x");
+        desk.flavors.remove(gone);
+        assert_eq!(desk.assign(&cpu(5)).no_fit, Some(NoFitReason::ExceedsMaxQuota));
+        desk = desk.group(&["memory"], &[("m", &[1])]);
+        let missing = desk.flavor("m");
+        desk.flavors.remove(missing);
+        assert_eq!(
+            desk.assign(&[pods(1, &[("memory", 1)]), pods(1, &[("cpu", 5)])]).no_fit,
+            Some(NoFitReason::NoMatchingFlavor)
+        );
+    }
+
+    #[test]
+    fn what_preemption_must_make_room_for() {
+        let mut desk = Desk::new().group(&["cpu"], &[("x", &[4])]).group(&["pods"], &[("p", &[1])]);
+        desk = desk.uses("x", "cpu", 4).uses("p", "pods", 1);
+        let asks = [pods(1, &[("cpu", 3)])];
+        let assignment = desk.assign(&asks);
+        assert_eq!(desk.show(&assignment), "p:Preempt:-1 x:Preempt:-1, 0");
+        assert_eq!(assignment.preempting().len(), 2);
+    }
+}

@@ -3,7 +3,7 @@
 use slicegate_quota::{Amount, FlavorId, FlavorResourceId, ResourceId};
 use slicegate_workload::TopologyAssignment;
 
-use crate::{DelayedTopology, Possibility, Requests, WorkloadRequest};
+use crate::{DelayedTopology, InvalidRequirement, Possibility, Requests, WorkloadRequest};
 
 /// How good an assignment is, worst first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -150,8 +150,8 @@ pub enum Reason {
 /// Why a pod set cannot be assigned at all, whatever the quota.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Impossible {
-    /// Its node affinity cannot be read.
-    InvalidAffinity(Box<str>),
+    /// Its node affinity makes no sense.
+    InvalidAffinity(InvalidRequirement),
     /// It asks for a topology in a ClusterQueue without any.
     NoTopologies,
     /// It asks for a topology and was given no flavor that has one.

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use slicegate_quota::{Names, ResourceId};
+use slicegate_workload::vector_hash;
 
 /// The order of resources within a request: by a hash of the name, then by name.
 ///
@@ -26,7 +27,7 @@ impl ResourceOrder {
     pub fn extend(&mut self, names: &Names) {
         for i in self.keys.len()..names.resource_count() {
             let name = names.resource_name(ResourceId::from_index(i));
-            self.keys.push((fnv1a(name), name.into()));
+            self.keys.push((vector_hash(name), name.into()));
         }
     }
 
@@ -47,10 +48,6 @@ impl ResourceOrder {
     pub fn sort<T>(&self, request: &mut [(ResourceId, T)]) {
         request.sort_unstable_by(|a, b| self.compare(a.0, b.0));
     }
-}
-
-fn fnv1a(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 #[cfg(test)]

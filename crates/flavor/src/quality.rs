@@ -80,3 +80,60 @@ impl Quality {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use GranularMode::{Fit, NoFit, NoPreemptionCandidates, Preempt, Reclaim};
+
+    const BORROW: FungibilityPreference = FungibilityPreference::BorrowingOverPreemption;
+    const PREEMPT: FungibilityPreference = FungibilityPreference::PreemptionOverBorrowing;
+
+    fn quality(mode: GranularMode, borrow: u32) -> Quality {
+        Quality { mode, borrow }
+    }
+
+    #[test]
+    fn what_is_better_depends_on_the_preference() {
+        for (a, b, with_borrow, with_preempt) in [
+            (quality(Fit, 2), quality(Preempt, 0), true, false),
+            (quality(Preempt, 0), quality(Fit, 2), false, true),
+            (quality(Fit, 1), quality(Fit, 2), true, true),
+            (quality(Reclaim, 1), quality(Preempt, 1), true, true),
+            (quality(Preempt, 0), quality(Reclaim, 1), false, true),
+            // Hopeless ones come last, whatever the preference.
+            (quality(NoPreemptionCandidates, 0), quality(Fit, 9), false, false),
+            (quality(Preempt, 9), quality(NoPreemptionCandidates, 0), true, true),
+            (quality(NoPreemptionCandidates, 0), quality(NoPreemptionCandidates, 1), true, true),
+            (quality(NoPreemptionCandidates, 9), quality(NoFit, 0), true, true),
+            (quality(NoFit, 0), quality(NoFit, 9), false, false),
+            (quality(Fit, 0), quality(Fit, 0), false, false),
+        ] {
+            assert_eq!(a.is_preferred_over(b, BORROW), with_borrow, "{a:?} {b:?}");
+            assert_eq!(a.is_preferred_over(b, PREEMPT), with_preempt, "{a:?} {b:?}");
+        }
+    }
+
+    #[test]
+    fn policies_say_when_to_look_on() {
+        let policies = |borrow, preempt| FlavorFungibility {
+            when_can_borrow: borrow,
+            when_can_preempt: preempt,
+            preference: BORROW,
+        };
+        let (next, stop) = (FungibilityPolicy::TryNextFlavor, FungibilityPolicy::MayStopSearch);
+        for (quality, borrow, preempt, want) in [
+            (quality(NoFit, 0), stop, stop, true),
+            (quality(NoPreemptionCandidates, 0), stop, stop, true),
+            (quality(Preempt, 0), next, stop, false),
+            (quality(Preempt, 0), stop, next, true),
+            (quality(Reclaim, 1), next, stop, true),
+            (quality(Reclaim, 1), stop, stop, false),
+            (quality(Fit, 1), next, stop, true),
+            (quality(Fit, 1), stop, next, false),
+            (quality(Fit, 0), next, next, false),
+        ] {
+            assert_eq!(quality.is_worth_trying_next(&policies(borrow, preempt)), want, "{quality:?}");
+        }
+    }
+}

@@ -134,3 +134,18 @@ pub struct WorkloadRequest<'a> {
     /// Whether a node of its placement failed.
     pub has_unhealthy_nodes: bool,
 }
+
+impl<'a> WorkloadRequest<'a> {
+    /// A workload with nothing special about it.
+    pub fn new(pod_sets: &'a [PodSetRequest<'a>]) -> Self {
+        Self {
+            pod_sets,
+            last: None,
+            pinned: false,
+            allowed_flavors: None,
+            replaces_slice: false,
+            elastic: false,
+            has_unhealthy_nodes: false,
+        }
+    }
+}

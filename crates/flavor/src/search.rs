@@ -85,11 +85,14 @@ impl Search {
             match check(context, question, flavor.flavor, placer) {
                 Ok(()) => {}
                 Err(Refusal::Reason(reason)) => {
-                    attempts.push(refused(flavor.flavor, reason.clone()));
+                    attempts.push(refused(flavor.flavor, vec![reason.clone()]));
                     self.reasons.push(reason);
                     continue;
                 }
-                Err(Refusal::Impossible(error)) => return Err(error),
+                Err(Refusal::Impossible(error)) => {
+                    attempts.push(refused(flavor.flavor, Vec::new()));
+                    return Err(error);
+                }
             }
             let quality = self.weigh(context, question, flavor, oracle, attempts);
             if context.features.fungibility {
@@ -234,7 +237,7 @@ fn check(context: &Context<'_>, question: &Question<'_>, flavor: FlavorId, place
             }
             Verdict::AffinityMismatch => return Err(Refusal::Reason(Reason::AffinityMismatch { flavor })),
             Verdict::InvalidAffinity(error) => {
-                return Err(Refusal::Impossible(Impossible::InvalidAffinity(error.clone())));
+                return Err(Refusal::Impossible(Impossible::InvalidAffinity(*error)));
             }
         }
     }
@@ -266,13 +269,13 @@ fn topology_mismatch(
     }
 }
 
-fn refused(flavor: FlavorId, reason: Reason) -> Attempt {
+fn refused(flavor: FlavorId, reasons: Vec<Reason>) -> Attempt {
     Attempt {
         flavor,
         mode: Mode::NoFit,
         borrow: 0,
         possibility: None,
-        reasons: vec![reason],
+        reasons,
         no_fit: Some(NoFitReason::NoMatchingFlavor),
     }
 }

@@ -2,7 +2,10 @@
 
 use slicegate_quota::{Amount, FlavorId, Names, ResourceId, request_quantity};
 
-use crate::{Assignment, Attempt, FlavorTable, Impossible, Mode, PodSetResult, Possibility, Reason};
+use crate::{
+    Assignment, Attempt, FlavorTable, Impossible, InvalidRequirement, Mode, PodSetResult, Possibility, Reason,
+    RequirementFault,
+};
 
 /// Renders reasons in Kueue's words, given the names behind the ids.
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +83,16 @@ impl Catalogue<'_> {
     /// Why a pod set cannot be assigned at all.
     pub fn impossible(&self, error: &Impossible) -> String {
         match error {
-            Impossible::InvalidAffinity(error) => error.to_string(),
+            Impossible::InvalidAffinity(invalid) => {
+                let InvalidRequirement { term, requirement, fault } = invalid;
+                let what = match fault {
+                    RequirementFault::NoValues => "In and NotIn need values",
+                    RequirementFault::UnwantedValues => "Exists and DoesNotExist take no values",
+                    RequirementFault::NotOneValue => "Gt and Lt need exactly one value",
+                    RequirementFault::NotAnInteger => "the value for Gt and Lt must be an integer",
+                };
+                format!("nodeSelectorTerms[{term}].matchExpressions[{requirement}].values: {what}")
+            }
             Impossible::NoTopologies => "workload requires Topology, but there is no TAS cache information".to_owned(),
             Impossible::NoTopologyFlavor => "no TAS flavor assigned".to_owned(),
             Impossible::SeveralTopologyFlavors(flavors) => {
@@ -165,5 +177,83 @@ impl Catalogue<'_> {
 
     fn amount(&self, resource: ResourceId, amount: Amount) -> String {
         amount.display(self.resource(resource)).to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use slicegate_workload::{FlavorSpec, Taint, TaintEffect};
+
+    use crate::testing::{Desk, NEXT, pods};
+    use crate::{Impossible, InvalidRequirement, Possibility, RequirementFault};
+
+    #[test]
+    fn a_message_lists_what_is_wrong_with_each_pod_set() {
+        let mut desk = Desk::two().uses("x", "cpu", 2).uses("y", "cpu", 3).on(NEXT, NEXT);
+        let mut assignment = desk.assign(&[pods(1, &[("cpu", 3)]), pods(1, &[("gpu", 1)])]);
+        let names = ["one", "two"];
+        assert_eq!(
+            desk.catalogue().message(&assignment, |i| names[i]),
+            "couldn't assign flavors to pod set one: insufficient unused quota for cpu in flavor x, 1m more needed, \
+             insufficient unused quota for cpu in flavor y, 2m more needed; couldn't assign flavors to pod set two: \
+             resource gpu unavailable in ClusterQueue"
+        );
+        assignment.pod_sets[1].error = Some(Impossible::NoTopologyFlavor);
+        assert_eq!(
+            desk.catalogue().message(&assignment, |i| names[i]),
+            "failed to assign flavors to pod set two: no TAS flavor assigned"
+        );
+        let fits = desk.assign(&[pods(1, &[("cpu", 1)])]);
+        assert_eq!(desk.catalogue().message(&fits, |i| names[i]), "");
+    }
+
+    #[test]
+    fn attempts_tell_how_each_flavor_would_do() {
+        let mut desk = Desk::new()
+            .group(&["cpu"], &[("spot", &[4]), ("gone", &[4]), ("big", &[9]), ("extra", &[1])])
+            .on(NEXT, NEXT)
+            .uses("spot", "cpu", 3)
+            .lends("extra", "cpu", 5)
+            .oracle("spot", "cpu", Possibility::Reclaim, 1);
+        let gone = desk.flavor("gone");
+        desk.flavors.remove(gone);
+        let assignment = desk.assign(&[pods(1, &[("cpu", 2)]), pods(1, &[("cpu", 9)])]);
+        assert_eq!(
+            desk.catalogue().attempts(&assignment, |i| ["one", "two"][i]),
+            "one: gone(NoFit;flavor gone not found), spot(preemptionMode=Reclaim;borrow=1;insufficient unused quota for \
+             cpu in flavor spot, 1m more needed) | two: big(NoFit;insufficient quota for cpu in flavor big, previously \
+             considered podsets requests (2m) + current podset request (9m) > maximum capacity (9m)), \
+             extra(NoFit;insufficient quota for cpu in flavor extra, previously considered podsets requests (0) + \
+             current podset request (9m) > maximum capacity (6m)), gone(NoFit;flavor gone not found), \
+             spot(NoFit;insufficient quota for cpu in flavor spot, previously considered podsets requests (0) + \
+             current podset request (9m) > maximum capacity (4m))"
+        );
+    }
+
+    #[test]
+    fn a_taint_is_shown_with_its_parts() {
+        let mut desk = Desk::two();
+        for (name, value) in [("x", "spot"), ("y", "")] {
+            let id = desk.flavor(name);
+            let taint = Taint { key: "instance".into(), value: value.into(), effect: TaintEffect::NoSchedule };
+            desk.flavors.set(id, FlavorSpec { node_taints: vec![taint], ..FlavorSpec::default() });
+        }
+        let assignment = desk.assign(&[pods(1, &[("cpu", 1)])]);
+        assert_eq!(
+            desk.reasons(&assignment, 0),
+            [
+                "untolerated taint {instance spot NoSchedule <nil>} in flavor x",
+                "untolerated taint {instance  NoSchedule <nil>} in flavor y"
+            ]
+        );
+    }
+
+    #[test]
+    fn an_affinity_that_makes_no_sense_is_located() {
+        let invalid = InvalidRequirement { term: 1, requirement: 0, fault: RequirementFault::NoValues };
+        assert_eq!(
+            Desk::two().catalogue().impossible(&Impossible::InvalidAffinity(invalid)),
+            "nodeSelectorTerms[1].matchExpressions[0].values: In and NotIn need values"
+        );
     }
 }

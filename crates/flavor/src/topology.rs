@@ -161,3 +161,161 @@ fn request(
         group: pod_set.group,
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use slicegate_workload::{TopologyAssignment, TopologyDomain};
+
+    use super::*;
+    use crate::testing::{Desk, Job, Pods, pods};
+
+    fn required(count: i32) -> Pods {
+        pods(count, &[("cpu", i64::from(count))]).placed(TopologyDemand::Required)
+    }
+
+    /// A flavor `t` with a topology and one without.
+    fn desk(now: i32, empty: i32) -> Desk {
+        Desk::new().group(&["cpu"], &[("x", &[9]), ("t", &[9])]).places("t", now, empty)
+    }
+
+    #[test]
+    fn pods_go_to_flavors_that_can_place_them() {
+        let mut desk = desk(3, 3);
+        let assignment = desk.assign(&[required(2)]);
+        assert_eq!(desk.show(&assignment), "t:Fit:-1, 0");
+        assert!(assignment.pod_sets[0].topology.is_some());
+        let mut plain = Desk::new().group(&["cpu"], &[("t", &[9]), ("x", &[9])]).places("t", 3, 3);
+        let assignment = plain.assign(&[pods(1, &[("cpu", 1)])]);
+        assert_eq!(plain.show(&assignment), "x:Fit:-1, 0");
+        let reasons: Vec<_> = assignment.pod_sets[0].attempts.iter().flat_map(|a| &a.reasons).collect();
+        assert_eq!(plain.catalogue().reason(reasons[0]), "Flavor \"t\" supports only TopologyAwareScheduling");
+    }
+
+    #[test]
+    fn a_flavor_without_the_level_is_refused() {
+        let mut desk = desk(3, 3);
+        let t = desk.flavor("t");
+        desk.rooms.missing_level = vec![t];
+        let assignment = desk.assign(&[required(1)]);
+        assert_eq!(
+            desk.reasons(&assignment, 0),
+            [
+                "Flavor \"x\" does not support TopologyAwareScheduling",
+                "Flavor \"t\" does not contain the requested level"
+            ]
+        );
+        desk.rooms.unknown = vec![t];
+        let assignment = desk.assign(&[required(1)]);
+        assert_eq!(desk.reasons(&assignment, 0)[1], "Flavor \"t\" information missing in TAS cache");
+    }
+
+    #[test]
+    fn where_every_flavor_has_a_topology_all_pods_are_placed() {
+        let mut desk = Desk::new().group(&["cpu"], &[("t", &[9])]).places("t", 1, 1);
+        assert!(desk.assign(&[pods(1, &[("cpu", 1)])]).pod_sets[0].topology.is_some());
+        assert_eq!(desk.assign(&[pods(2, &[("cpu", 2)])]).mode, Mode::NoFit);
+        desk.features.topology = false;
+        assert_eq!(desk.assign(&[pods(2, &[("cpu", 2)])]).mode, Mode::Fit);
+    }
+
+    #[test]
+    fn without_a_place_it_is_a_matter_of_preemption() {
+        let mut desk = desk(1, 2);
+        let assignment = desk.assign(&[required(2)]);
+        assert_eq!((desk.show(&assignment).as_str(), assignment.mode), ("t:Preempt:-1, 0", Mode::Preempt));
+        assert_eq!(desk.reasons(&assignment, 0), ["only 1 of 2"]);
+        assert_eq!(assignment.preempting().len(), 1);
+    }
+
+    #[test]
+    fn without_a_place_in_an_empty_cluster_it_does_not_fit() {
+        let mut desk = desk(1, 1);
+        let assignment = desk.assign(&[required(2)]);
+        assert_eq!((desk.show(&assignment).as_str(), assignment.mode), ("t:NoFit:-1, 0", Mode::NoFit));
+        assert_eq!(assignment.no_fit, Some(NoFitReason::TopologyPlacementFailed));
+        // A failed node is replaced among what is there, so preempting everybody is not considered.
+        let job = Job { has_unhealthy_nodes: true, ..Job::default() };
+        assert_eq!(desk.assign_job(&[required(2)], &job).mode, Mode::Preempt);
+    }
+
+    #[test]
+    fn quota_to_be_preempted_concerns_all_that_are_placed() {
+        let mut desk = Desk::new()
+            .group(&["cpu"], &[("t", &[9])])
+            .group(&["gpu"], &[("u", &[9])])
+            .places("t", 0, 9)
+            .places("u", 0, 9)
+            .uses("u", "gpu", 9);
+        let placed = |r| pods(1, &[(r, 1)]).placed(TopologyDemand::Other);
+        let assignment = desk.assign(&[placed("cpu"), placed("gpu")]);
+        assert_eq!(desk.show(&assignment), "t:Preempt:-1 | u:Preempt:-1, 0");
+    }
+
+    #[test]
+    fn nothing_is_placed_of_no_pods_or_before_checks_are_ready() {
+        let mut desk = desk(0, 0);
+        assert_eq!(desk.assign(&[required(0)]).mode, Mode::Fit);
+        let t = desk.flavor("t");
+        desk.rooms.delayed = vec![t];
+        let assignment = desk.assign(&[required(1)]);
+        assert_eq!(assignment.mode, Mode::Fit);
+        assert_eq!(assignment.pod_sets[0].delayed, Some(DelayedTopology::Pending));
+    }
+
+    #[test]
+    fn pods_that_ask_for_nothing_follow_their_group() {
+        let leader = pods(1, &[]).placed(TopologyDemand::Required).in_group(0);
+        let worker = pods(2, &[("cpu", 2)]).placed(TopologyDemand::Required).in_group(0);
+        let mut desk = desk(3, 3);
+        let assignment = desk.assign(&[leader, worker]);
+        assert_eq!(desk.show(&assignment), "t:Fit:-1 | t:Fit:-1, 0");
+        let assignment = desk.assign(&[pods(1, &[]).placed(TopologyDemand::Required)]);
+        assert_eq!(assignment.pod_sets[0].error, Some(Impossible::NoTopologyFlavor));
+    }
+
+    #[test]
+    fn what_cannot_be_placed_at_all_is_an_error() {
+        let mut none = Desk::two();
+        let assignment = none.assign(&[pods(1, &[]).placed(TopologyDemand::Required)]);
+        assert_eq!(assignment.pod_sets[0].error, Some(Impossible::NoTopologies));
+        assert_eq!(assignment.mode, Mode::NoFit);
+        let mut two = Desk::new()
+            .group(&["cpu"], &[("t", &[9])])
+            .group(&["gpu"], &[("u", &[9])])
+            .places("t", 9, 9)
+            .places("u", 9, 9);
+        let both = pods(1, &[("cpu", 1), ("gpu", 1)]).placed(TopologyDemand::Required);
+        let assignment = two.assign(&[both]);
+        let error = assignment.pod_sets[0].error.as_ref().unwrap();
+        assert_eq!(two.catalogue().impossible(error), "more than one TAS flavor assigned: t, u");
+    }
+
+    #[test]
+    fn elastic_jobs_cannot_ask_for_a_level() {
+        let mut desk = desk(9, 9);
+        let elastic = Job { elastic: true, ..Job::default() };
+        assert_eq!(desk.assign_job(&[required(1)], &elastic).mode, Mode::Fit);
+        desk.features.elastic_topology = true;
+        assert_eq!(desk.assign(&[required(1)]).mode, Mode::Fit);
+        for (demand, want) in [
+            (TopologyDemand::Required, Some(Impossible::RequiredWithElastic)),
+            (TopologyDemand::Preferred, Some(Impossible::PreferredWithElastic)),
+            (TopologyDemand::Other, None),
+        ] {
+            let assignment = desk.assign_job(&[pods(1, &[("cpu", 1)]).placed(demand)], &elastic);
+            assert_eq!(assignment.pod_sets[0].error, want);
+        }
+    }
+
+    #[test]
+    fn only_what_is_not_held_yet_has_to_be_free() {
+        let places = |list: &[(&str, i32)]| TopologyAssignment {
+            levels: vec!["node".into()],
+            domains: list.iter().map(|&(n, count)| TopologyDomain { values: vec![n.into()], count }).collect(),
+        };
+        let new = places(&[("a", 3), ("b", 1), ("c", 2)]);
+        assert_eq!(additional_domains(&new, None), new.domains);
+        let held = places(&[("a", 1), ("b", 4)]);
+        assert_eq!(additional_domains(&new, Some(&held)), places(&[("a", 2), ("c", 2)]).domains);
+    }
+}

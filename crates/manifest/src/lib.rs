@@ -16,6 +16,7 @@
 mod diagnostic;
 mod fill;
 mod json;
+mod known;
 mod load;
 mod position;
 mod read;

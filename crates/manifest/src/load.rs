@@ -15,6 +15,10 @@ use crate::{json, yaml};
 
 /// What a document holds.
 #[derive(Clone, PartialEq, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there are few scenarios and node pools, and a box is in the way of matching"
+)]
 pub enum Body {
     /// An object of the API, in the version in which it is held.
     Object(Object),
@@ -57,7 +61,14 @@ impl Document {
     }
 
     /// A diagnostic about one of its fields, for whoever finds more than reading can. `sources` are those that were read.
-    pub fn diagnostic(&self, sources: &[Source], severity: Severity, code: Code, path: &str, message: String) -> Diagnostic {
+    pub fn diagnostic(
+        &self,
+        sources: &[Source],
+        severity: Severity,
+        code: Code,
+        path: &str,
+        message: String,
+    ) -> Diagnostic {
         let source = sources.get(self.source);
         let lines = Lines::new(source.map_or("", |s| &s.text));
         let span = self.positions.nearest(&parse_path(path)).0.span;
@@ -151,11 +162,9 @@ fn parse(text: &str) -> crate::tree::Parsed {
         Ok(parsed) => parsed,
         Err(problem) => {
             let parsed = yaml::parse(text);
-            if parsed.problems.is_empty() && !parsed.documents.is_empty() {
-                parsed
-            } else {
-                crate::tree::Parsed { documents: Vec::new(), problems: vec![problem] }
-            }
+            // Whichever made sense of more of it.
+            let further = parsed.problems.first().is_none_or(|p| p.span.start > problem.span.start);
+            if further { parsed } else { crate::tree::Parsed { documents: Vec::new(), problems: vec![problem] } }
         }
     }
 }

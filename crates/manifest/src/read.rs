@@ -11,6 +11,7 @@ use slicegate_api::{Kind, Object, kueue, v1beta1, validation};
 
 use crate::diagnostic::{Code, Severity};
 use crate::fill::{self, Filled};
+use crate::known;
 use crate::load::{Body, Document, Entry, Report};
 use crate::position::{Children, Lines, Position, Positions, Span, Step, parse_path, write_path};
 use crate::tree::{Data, Field, Node};
@@ -298,6 +299,8 @@ impl Context<'_> {
             Target::Object(_) | Target::Older(_) => is_script,
         };
         Variables { context: self, object: &object, script }.fill(&mut node, &mut Vec::new(), report);
+        // Texts with variables in them break rules that their values may not.
+        let complete = report.errors() == errors;
         let start = node.span;
         let (mut value, positions) = self.positions(node, start);
         if let Some(fields) = value.as_object_mut() {
@@ -326,7 +329,7 @@ impl Context<'_> {
                 self.read(value, KindSeed(kind), &subject, strict, report).map(Body::Object)
             }
         };
-        if let Some(Body::Object(object)) = &body {
+        if let Some(Body::Object(object)) = body.as_ref().filter(|_| complete) {
             self.check(object, &subject, report);
         }
         if let Some(body) = body.filter(|_| report.errors() == errors) {
@@ -341,7 +344,7 @@ impl Context<'_> {
         if !named(&meta.name) && !named(&meta.generate_name) {
             self.missing_field(subject, "metadata.name", "write a name".to_owned(), report);
         }
-        for finding in validation::validate(object) {
+        for finding in validation::validate(object, &validation::Rules::default()) {
             let (path, place, found) = subject.find(&finding.path);
             let missing = finding.kind == validation::FindingKind::Required;
             report.add(
@@ -442,6 +445,14 @@ impl Context<'_> {
             if let Some(field) = missing {
                 path.push(Step::Field(field.into()));
             }
+            // An API server takes nothing for a field that is left out, except in maps of texts.
+            if missing.is_none()
+                && error.starts_with("invalid type: null")
+                && !in_text_map(&path)
+                && take(&mut value, &path)
+            {
+                continue;
+            }
             let name = write_path(&path);
             let stand_in = replaced.get(&name).copied();
             if stand_in.is_none() {
@@ -458,7 +469,12 @@ impl Context<'_> {
             replaced.insert(name, next);
         }
         for path in &ignored {
-            self.unknown_field(subject, &write_path(path), unknown, String::new(), report);
+            let help = match path.split_last() {
+                Some((Step::Field(name), parent)) => known::nearest(name, &known::fields(seed, parent)),
+                _ => None,
+            };
+            let help = help.map(|name| format!("write `{name}`")).unwrap_or_default();
+            self.unknown_field(subject, &write_path(path), unknown, help, report);
         }
         read
     }
@@ -486,14 +502,37 @@ fn stand_ins() -> [Value; 6] {
     [Value::Null, "".into(), 0.into(), Value::Array(Vec::new()), Value::Object(serde_json::Map::new()), false.into()]
 }
 
+/// Whether a field is an entry of a map of texts, whose entries must not be empty.
+fn in_text_map(path: &[Step]) -> bool {
+    let parent = path.len().checked_sub(2).and_then(|i| path.get(i));
+    matches!(parent, Some(Step::Field(name)) if matches!(
+        &**name,
+        "labels" | "annotations" | "nodeLabels" | "nodeSelector" | "matchLabels" | "parameters" | "env" | "runTimes"
+    ))
+}
+
+/// Takes a field out; returns whether it was there.
+fn take(value: &mut Value, path: &[Step]) -> bool {
+    match path.split_last() {
+        Some((Step::Field(name), before)) => match follow(value, before) {
+            Some(Value::Object(fields)) => fields.shift_remove(&**name).is_some(),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+fn follow<'a>(value: &'a mut Value, path: &[Step]) -> Option<&'a mut Value> {
+    path.iter().try_fold(value, |at, step| match step {
+        Step::Field(name) => at.get_mut(&**name),
+        Step::Index(i) => at.get_mut(*i),
+    })
+}
+
 /// Sets a field; returns whether there is such a place.
 fn put(value: &mut Value, path: &[Step], new: Value) -> bool {
     let Some((last, before)) = path.split_last() else { return false };
-    let parent = before.iter().try_fold(value, |at, step| match step {
-        Step::Field(name) => at.get_mut(&**name),
-        Step::Index(i) => at.get_mut(*i),
-    });
-    match (parent, last) {
+    match (follow(value, before), last) {
         (Some(Value::Object(fields)), Step::Field(name)) => {
             fields.insert(name.to_string(), new);
             true

@@ -275,17 +275,16 @@ impl Builder {
             Inner::Fields { fields, keys, key, merges } => match std::mem::replace(key, Key::None) {
                 Key::None => {
                     let span = node.span;
-                    *key = match key_text(node.data) {
-                        Some(text) => Key::Text(text, span),
-                        None => {
-                            self.problems.push(Problem {
-                                code: Code::UnsupportedYaml,
-                                span,
-                                message: "a key must be text".to_owned(),
-                                help: "put it in quotes if it is meant as text".to_owned(),
-                            });
-                            Key::Bad
-                        }
+                    *key = if let Some(text) = key_text(node.data) {
+                        Key::Text(text, span)
+                    } else {
+                        self.problems.push(Problem {
+                            code: Code::UnsupportedYaml,
+                            span,
+                            message: "a key must be text".to_owned(),
+                            help: "put it in quotes if it is meant as text".to_owned(),
+                        });
+                        Key::Bad
                     };
                 }
                 Key::Text(text, key_span) => {
@@ -335,6 +334,8 @@ fn key_text(data: Data) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
 
     fn json(node: &Node) -> serde_json::Value {
@@ -420,7 +421,7 @@ mod tests {
         let mut text = "a0: &a0 lol\n".to_owned();
         for i in 1..30 {
             let items = vec![format!("*a{}", i - 1); 9].join(", ");
-            text += &format!("a{i}: &a{i} [{items}]\n");
+            let _ = writeln!(text, "a{i}: &a{i} [{items}]");
         }
         assert_eq!(problem(&text).0, Code::TooLarge);
     }
@@ -431,7 +432,7 @@ mod tests {
         assert_eq!(problem(&(0..200).map(|i| " ".repeat(i) + "a:\n").collect::<String>()).0, Code::Syntax);
         let mut text = "a0: &a0 x\n".to_owned();
         for i in 1..200 {
-            text += &format!("a{i}: &a{i} [*a{}]\n", i - 1);
+            let _ = writeln!(text, "a{i}: &a{i} [*a{}]", i - 1);
         }
         assert_eq!(problem(&text).0, Code::TooLarge);
     }

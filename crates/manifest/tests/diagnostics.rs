@@ -304,3 +304,78 @@ fn json_is_read_with_places() {
     let found = brief(text);
     assert_eq!((found[0].0, found[0].1, found[0].2), (4, 23, Code::WrongType));
 }
+
+#[test]
+fn broken_rules_are_shown_where_they_are_broken() {
+    let text = "\
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: ClusterQueue
+metadata: {name: cluster_queue}
+spec:
+  queueingStrategy: Fifo
+  cohort: Team
+  resourceGroups:
+  - coveredResources: [cpu, memory]
+    flavors:
+    - name: f
+      resources:
+      - {name: memory, nominalQuota: -1}
+      - {name: cpu, nominalQuota: 1.5Zi, lendingLimit: 3}
+";
+    let found: Vec<_> = brief(text).into_iter().map(|f| (f.0, f.1, f.3)).collect();
+    let quota = |i, field| format!("spec.resourceGroups[0].flavors[0].resources[{i}].{field}");
+    assert_eq!(
+        found,
+        [
+            (3, 18, "metadata.name".to_owned()),
+            (5, 21, "spec.queueingStrategy".to_owned()),
+            (6, 11, "spec.cohort".to_owned()),
+            (12, 16, quota(0, "name")),
+            (12, 38, quota(0, "nominalQuota")),
+            (13, 16, quota(1, "name")),
+            (13, 35, quota(1, "nominalQuota")),
+        ]
+    );
+}
+
+#[test]
+fn misspelt_fields_are_corrected() {
+    let text = FLAVOR.to_owned() + "spec:\n  nodeLables: {a: b}\n  qwertyuiop: 1\n";
+    let help: Vec<_> = read(&text).diagnostics.into_iter().map(|d| d.help).collect();
+    assert_eq!(help, ["write `nodeLabels`", ""]);
+}
+
+#[test]
+fn nothing_is_the_same_as_left_out() {
+    let documents =
+        good(&(FLAVOR.to_owned() + "spec:\n  nodeLabels:\n  tolerations: null\n---\n" + FLAVOR + "spec:\n"));
+    assert_eq!(documents[0].object(), documents[1].object());
+    let found = brief(
+        "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ResourceFlavor\nmetadata: {name: f}\nspec: {nodeLabels: {a: }}\n",
+    );
+    assert_eq!((found[0].2, found[0].4.as_str()), (Code::WrongType, "expected text, found nothing"));
+    let found = brief(
+        "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ClusterQueue\nmetadata: {name: c}\nspec: {resourceGroups: [{coveredResources: [cpu], flavors: [{name: f, resources: [{name: cpu, nominalQuota: }]}]}]}\n",
+    );
+    assert_eq!(found[0].2, Code::MissingField);
+}
+
+#[test]
+fn flow_style_yaml_is_not_judged_as_json() {
+    let found = brief("{apiVersion: v1, kind: Namespace, metadata: {name: a}}\n---\na: [\n");
+    assert_eq!((found[0].0, found[0].2), (3, Code::Syntax));
+    assert!(found[0].4.contains("YAML"), "{}", found[0].4);
+    let found = brief("{\"a\": 1,\n\"b\" 2}\n");
+    assert!(found[0].4.contains("JSON"), "{}", found[0].4);
+}
+
+#[test]
+fn the_examples_are_good() {
+    let examples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    for example in ["multislice", "dws"] {
+        let specs = [slicegate_manifest::PathSpec { path: examples.join(example), env: BTreeMap::new() }];
+        let loaded = load(&slicegate_manifest::sources_from_paths(&specs).unwrap(), &Options::default());
+        let text: String = loaded.diagnostics.iter().map(ToString::to_string).collect();
+        assert!(text.is_empty() && !loaded.documents.is_empty(), "{text}");
+    }
+}

@@ -1,6 +1,7 @@
 //! No text makes the reader panic, hang or lose its place.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use proptest::prelude::*;
 use slicegate_manifest::{Options, Source, load};
@@ -78,7 +79,7 @@ proptest! {
 fn a_large_trace_is_read() {
     let mut text = String::new();
     for i in 0..20_000 {
-        text += &format!("---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: n{i}\n");
+        let _ = write!(text, "---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: n{i}\n");
     }
     let loaded = load(&[Source { name: "x".into(), text, ..Source::default() }], &Options::default());
     assert_eq!((loaded.documents.len(), loaded.diagnostics.len()), (20_000, 0));

@@ -383,7 +383,10 @@ mod tests {
         board
     }
 
-    fn shares(board: &mut Board<'_>, pods: i32, leaders: i32) -> Option<(usize, Vec<(u32, i32, i32)>)> {
+    /// A domain with its slices and leaders.
+    type Share = (u32, i32, i32);
+
+    fn shares(board: &mut Board<'_>, pods: i32, leaders: i32) -> Option<(usize, Vec<Share>)> {
         let found = board.search(|s| s.balance(Need { pods, leaders }));
         found.map(|(level, domains)| {
             let of = |d: u32| (d, board.counts[d as usize].slices, board.counts[d as usize].leaders);

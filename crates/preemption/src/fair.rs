@@ -633,7 +633,7 @@ mod tests {
         let with = |guard| Config { fair_sharing: Some(FairSharing { guard, ..FairSharing::default() }) };
         let shared = ("a2".to_owned(), Reason::InCohortFairSharing);
         let own = ("own".to_owned(), Reason::InClusterQueue);
-        assert_eq!(f.victims(&with(Guard::Off), "q", 100, 10), [shared.clone()]);
+        assert_eq!(f.victims(&with(Guard::Off), "q", 100, 10), std::slice::from_ref(&shared));
         assert_eq!(f.victims(&with(Guard::On), "q", 100, 10), [shared, own]);
     }
 

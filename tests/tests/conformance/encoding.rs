@@ -9,9 +9,9 @@ use slicegate_workload::{EncodedAssignment, EncodedCounts, EncodedValues, Topolo
 use crate::report::{Report, expect_eq};
 
 /// Runs the suites about encoding of the kind `placement`.
-pub(crate) fn run(corpus: &Path, report: &mut Report) {
-    report.suite(corpus, "placement", "assignment-encode", encode);
-    report.suite(corpus, "placement", "assignment-decode", decode);
+pub(crate) fn run(corpus: &Path, kind: &str, report: &mut Report) {
+    report.suite(corpus, kind, "assignment-encode", encode);
+    report.suite(corpus, kind, "assignment-decode", decode);
 }
 
 fn assignment(value: &Value) -> TopologyAssignment {

@@ -23,7 +23,7 @@ use crate::setup::Setup;
 
 type Result<T> = std::result::Result<T, String>;
 
-pub(crate) fn run(corpus: &Path, report: &mut Report) {
+pub(crate) fn run(corpus: &Path, kind: &str, report: &mut Report) {
     for suite in [
         "allowed-flavors",
         "assign-flavors",
@@ -35,15 +35,14 @@ pub(crate) fn run(corpus: &Path, report: &mut Report) {
         "podset-group-tas-flavor",
         "reclaim-before-priority",
     ] {
-        report.suite(corpus, "flavor", suite, assign);
+        report.suite(corpus, kind, suite, assign);
     }
-    report.suite(corpus, "flavor", "is-preferred", is_preferred);
-    report.suite(corpus, "flavor", "podset-reducer", podset_reducer);
-    report.suite(corpus, "flavor", "total-requests", total_requests);
-    report.suite(corpus, "flavor", "topology-requests-errors", topology_requests_errors);
-    report.suite(corpus, "flavor", "tas-net-usage", net_usage);
-    report.suite(corpus, "flavor", "topology-requests-zero-count", topology_requests);
-    report.note_rest(corpus, "flavor");
+    report.suite(corpus, kind, "is-preferred", is_preferred);
+    report.suite(corpus, kind, "podset-reducer", podset_reducer);
+    report.suite(corpus, kind, "total-requests", total_requests);
+    report.suite(corpus, kind, "topology-requests-errors", topology_requests_errors);
+    report.suite(corpus, kind, "tas-net-usage", net_usage);
+    report.suite(corpus, kind, "topology-requests-zero-count", topology_requests);
 }
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {

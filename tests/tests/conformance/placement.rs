@@ -17,15 +17,13 @@ use slicegate_workload::{
 
 use crate::report::{Report, expect_eq};
 
-const KIND: &str = "placement";
-
 type Result<T = ()> = std::result::Result<T, String>;
 
 /// A suite and what to do with each of its cases.
 type Suite = (&'static str, fn(&Value) -> Result);
 
 /// Runs every suite of the kind.
-pub(crate) fn run(corpus: &Path, report: &mut Report) {
+pub(crate) fn run(corpus: &Path, kind: &str, report: &mut Report) {
     let suites: [Suite; 19] = [
         ("assignment-stale", assignment_stale),
         ("assignment-uses-node", assignment_uses_node),
@@ -48,9 +46,8 @@ pub(crate) fn run(corpus: &Path, report: &mut Report) {
         ("truncate-assignment", truncate_assignment),
     ];
     for (suite, case) in suites {
-        report.suite(corpus, KIND, suite, case);
+        report.suite(corpus, kind, suite, case);
     }
-    report.note_rest(corpus, KIND);
 }
 
 // ----- reading cases ---------------------------------------------------------------------------------------------------

@@ -20,18 +20,16 @@ use crate::setup::Setup;
 
 type Result<T> = std::result::Result<T, String>;
 
-pub(crate) fn run(corpus: &Path, report: &mut Report) {
+pub(crate) fn run(corpus: &Path, kind: &str, report: &mut Report) {
     for suite in ["preemption-classical", "preemption-fair", "preemption-fair-skip", "preemption-hierarchical"] {
-        report
-            .suite(corpus, "preemption", suite, |case| [Guard::Off, Guard::On].iter().try_for_each(|&g| plan(case, g)));
+        report.suite(corpus, kind, suite, |case| [Guard::Off, Guard::On].iter().try_for_each(|&g| plan(case, g)));
     }
-    report.suite(corpus, "preemption", "candidates-ordering", candidates_ordering);
-    report.suite(corpus, "preemption", "fair-queue-ordering", fair_queue_ordering);
-    report.suite(corpus, "preemption", "satisfies-policy", satisfies_policy);
-    report.suite(corpus, "preemption", "priority", priority);
-    report.suite(corpus, "preemption", "priority-info", priority_info);
-    report.suite(corpus, "preemption", "preemption-message", message);
-    report.note_rest(corpus, "preemption");
+    report.suite(corpus, kind, "candidates-ordering", candidates_ordering);
+    report.suite(corpus, kind, "fair-queue-ordering", fair_queue_ordering);
+    report.suite(corpus, kind, "satisfies-policy", satisfies_policy);
+    report.suite(corpus, kind, "priority", priority);
+    report.suite(corpus, kind, "priority-info", priority_info);
+    report.suite(corpus, kind, "preemption-message", message);
 }
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {

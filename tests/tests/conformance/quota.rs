@@ -22,15 +22,13 @@ use slicegate_workload::{
 
 use crate::report::{Report, expect_close, expect_eq};
 
-const KIND: &str = "quota";
-
 type Result<T = ()> = std::result::Result<T, String>;
 
 /// A suite and what to do with each of its cases.
 type Suite = (&'static str, fn(&Value) -> Result);
 
 /// Runs every suite of the kind.
-pub(crate) fn run(corpus: &Path, report: &mut Report) {
+pub(crate) fn run(corpus: &Path, kind: &str, report: &mut Report) {
     let suites: [Suite; 23] = [
         ("quantity-to-amount", quantity_to_amount),
         ("quantity-to-request", quantity_to_request),
@@ -57,10 +55,9 @@ pub(crate) fn run(corpus: &Path, report: &mut Report) {
         ("scheduling-equivalence", scheduling_equivalence),
     ];
     for (suite, case) in suites {
-        report.suite(corpus, KIND, suite, case);
+        report.suite(corpus, kind, suite, case);
     }
-    forest::run(corpus, report);
-    report.note_rest(corpus, KIND);
+    forest::run(corpus, kind, report);
 }
 
 // ----- reading cases ---------------------------------------------------------------------------------------------------

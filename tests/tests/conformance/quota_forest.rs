@@ -8,10 +8,10 @@ use slicegate_quota::{Amount, FlavorResourceId, Forest, Names, NodeId, NodeKind,
 use slicegate_tests::objects;
 use slicegate_workload::{Key, RequestOptions, Workload, WorkloadUsage};
 
-use super::{KIND, Result, Suite, bad, integers, strings, text, weight, workload};
+use super::{Result, Suite, bad, integers, strings, text, weight, workload};
 use crate::report::{Report, expect_close, expect_eq};
 
-pub(super) fn run(corpus: &Path, report: &mut Report) {
+pub(super) fn run(corpus: &Path, kind: &str, report: &mut Report) {
     let suites: [Suite; 10] = [
         ("available", available),
         ("snapshot", snapshot),
@@ -25,7 +25,7 @@ pub(super) fn run(corpus: &Path, report: &mut Report) {
         ("precise-weighted-share", precise_weighted_share),
     ];
     for (suite, case) in suites {
-        report.suite(corpus, KIND, suite, case);
+        report.suite(corpus, kind, suite, case);
     }
 }
 

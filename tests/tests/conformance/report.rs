@@ -1,6 +1,6 @@
 //! What came of each suite, and how it is shown.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -57,6 +57,8 @@ pub(crate) struct Report {
     rows: Vec<Row>,
     /// Files that could not be read.
     broken: Vec<String>,
+    /// Kinds that the corpus does not hold.
+    skipped: Vec<String>,
 }
 
 impl Report {
@@ -65,22 +67,38 @@ impl Report {
         Self { filters, ..Self::default() }
     }
 
-    /// Runs every case of a suite; a suite that is not in the corpus is left out. A panic in a case is a failure of that case.
-    pub(crate) fn suite<F, O>(&mut self, corpus: &Path, kind: &str, suite: &str, mut run: F)
+    /// Runs every case of a suite, on all cores; a suite that is not in the corpus is left out. A panic in a case is a failure
+    /// of that case.
+    pub(crate) fn suite<F, O>(&mut self, corpus: &Path, kind: &str, suite: &str, run: F)
     where
-        F: FnMut(&Value) -> O,
+        F: Fn(&Value) -> O + Sync,
         O: Into<Outcome>,
     {
         let Some(cases) = self.load(corpus, kind, suite) else { return };
         let mut row = Row { name: format!("{kind}/{suite}"), ..Row::default() };
+        let mut chosen = Vec::with_capacity(cases.len());
         for case in &cases {
             let id = case["id"].as_str().unwrap_or("?");
             let id = if id.starts_with(suite) { format!("{kind}/{id}") } else { format!("{kind}/{suite}/{id}") };
-            if !self.selects(&id) {
-                continue;
+            if self.selects(&id) {
+                chosen.push((id, case));
             }
-            let outcome = catch_unwind(AssertUnwindSafe(|| run(case).into()))
-                .unwrap_or_else(|cause| Outcome::Fail(format!("panicked: {}", panic_text(&*cause))));
+        }
+        let outcome = |case: &Value| {
+            catch_unwind(AssertUnwindSafe(|| run(case).into()))
+                .unwrap_or_else(|cause| Outcome::Fail(format!("panicked: {}", panic_text(&*cause))))
+        };
+        let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let share = chosen.len().div_ceil(threads).max(1);
+        let outcomes: Vec<Outcome> = std::thread::scope(|scope| {
+            let parts: Vec<_> = chosen
+                .chunks(share)
+                .map(|part| scope.spawn(|| part.iter().map(|(_, case)| outcome(case)).collect::<Vec<_>>()))
+                .collect();
+            parts.into_iter().flat_map(|part| part.join().unwrap_or_default()).collect()
+        });
+        assert_eq!(outcomes.len(), chosen.len(), "every case of {} came to something", row.name);
+        for ((id, _), outcome) in chosen.into_iter().zip(outcomes) {
             match outcome {
                 Outcome::Pass => row.passed += 1,
                 Outcome::Fail(difference) => row.failed.push((id, difference)),
@@ -93,15 +111,17 @@ impl Report {
         }
     }
 
+    /// Says that the corpus has no case of this kind.
+    pub(crate) fn skip_kind(&mut self, kind: &str) {
+        if self.selects(kind) {
+            self.skipped.push(kind.to_owned());
+        }
+    }
+
     /// Lists the suites of a kind's folder that have not been run, so that none is dropped in silence. Call it last.
     pub(crate) fn note_rest(&mut self, corpus: &Path, kind: &str) {
         let known: BTreeSet<String> = self.rows.iter().map(|r| r.name.clone()).collect();
-        let Ok(entries) = std::fs::read_dir(corpus.join(kind)) else { return };
-        let mut names: Vec<String> = entries
-            .filter_map(|e| e.ok()?.file_name().into_string().ok()?.strip_suffix(".json").map(str::to_owned))
-            .collect();
-        names.sort();
-        for suite in names {
+        for suite in suites(corpus, kind) {
             let name = format!("{kind}/{suite}");
             if known.contains(&name) || !self.selects(&name) {
                 continue;
@@ -116,17 +136,48 @@ impl Report {
         self.broken.is_empty() && self.rows.iter().all(|r| r.failed.is_empty())
     }
 
-    /// The failures, then the table.
-    pub(crate) fn print(&self, out: &mut impl Write) -> io::Result<()> {
+    /// The table, after what is not as recorded: the first failure of a suite and how often each reason to differ came up, or
+    /// with `verbose` every case.
+    pub(crate) fn print(&self, out: &mut impl Write, corpus: &Path, verbose: bool) -> io::Result<()> {
         for text in &self.broken {
             writeln!(out, "\nBROKEN {text}")?;
         }
-        for (id, difference) in self.rows.iter().flat_map(|r| &r.failed) {
-            writeln!(out, "\nFAILED {id}\n  {}", difference.replace('\n', "\n  "))?;
+        for row in &self.rows {
+            let shown = if verbose { row.failed.len() } else { 1 };
+            for (id, difference) in row.failed.iter().take(shown) {
+                writeln!(out, "\nFAILED {id}\n  {}", difference.replace('\n', "\n  "))?;
+            }
+            if row.failed.len() > shown {
+                writeln!(out, "  ... and {} more of {}; --verbose shows them", row.failed.len() - shown, row.name)?;
+            }
         }
+        self.print_differing(out, verbose)?;
+        writeln!(out, "\nCorpus: {}", corpus.display())?;
+        self.print_table(out)?;
+        if !self.skipped.is_empty() {
+            writeln!(out, "\nSKIPPED: this corpus has no cases of {}", self.skipped.join(", "))?;
+        }
+        Ok(())
+    }
+
+    fn print_differing(&self, out: &mut impl Write, verbose: bool) -> io::Result<()> {
+        let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (id, reason) in self.rows.iter().flat_map(|r| &r.differing) {
-            writeln!(out, "\nDIFFERS {id}: {reason}")?;
+            reasons.entry(reason).or_default().push(id);
         }
+        if !reasons.is_empty() {
+            writeln!(out, "\nDifferent on purpose:")?;
+        }
+        for (reason, ids) in reasons {
+            writeln!(out, "{:>5}  {reason}", ids.len())?;
+            for id in ids.iter().filter(|_| verbose) {
+                writeln!(out, "         {id}")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn print_table(&self, out: &mut impl Write) -> io::Result<()> {
         let width = self.rows.iter().map(|r| r.name.len()).max().unwrap_or(0).max(5);
         writeln!(out, "\n{:width$}  {:>6} {:>6} {:>7} {:>7}", "suite", "passed", "failed", "differs", "not run")?;
         let mut sum = [0_usize; 4];
@@ -145,21 +196,46 @@ impl Report {
     }
 
     fn load(&mut self, corpus: &Path, kind: &str, suite: &str) -> Option<Vec<Value>> {
-        let path = corpus.join(kind).join(format!("{suite}.json"));
-        let text = std::fs::read_to_string(&path).ok()?;
-        match serde_json::from_str::<Value>(&text) {
-            Ok(mut file) => {
-                if let Value::Array(cases) = file["cases"].take() {
-                    return Some(cases);
-                }
-                self.broken.push(format!("{}: it has no list `cases`", path.display()));
-                None
-            }
-            Err(error) => {
-                self.broken.push(format!("{}: {error}", path.display()));
+        let path = PLAIN_AND_COMPRESSED
+            .iter()
+            .map(|end| corpus.join(kind).join(format!("{suite}{end}")))
+            .find(|path| path.is_file())?;
+        match read_cases(&path) {
+            Ok(cases) => Some(cases),
+            Err(why) => {
+                self.broken.push(format!("{}: {why}", path.display()));
                 None
             }
         }
+    }
+}
+
+/// How the name of a suite's file ends. The plain one is read if both are there.
+const PLAIN_AND_COMPRESSED: [&str; 2] = [".json", ".json.xz"];
+
+/// The names of the suites in a kind's folder, sorted.
+pub(crate) fn suites(corpus: &Path, kind: &str) -> BTreeSet<String> {
+    let Ok(entries) = std::fs::read_dir(corpus.join(kind)) else { return BTreeSet::new() };
+    entries
+        .filter_map(|e| {
+            let name = e.ok()?.file_name().into_string().ok()?;
+            PLAIN_AND_COMPRESSED.iter().find_map(|end| name.strip_suffix(end)).map(str::to_owned)
+        })
+        .collect()
+}
+
+/// The cases of one file, which is compressed if its name says so.
+fn read_cases(path: &Path) -> Result<Vec<Value>, String> {
+    let mut bytes = std::fs::read(path).map_err(|why| why.to_string())?;
+    if path.extension().is_some_and(|e| e == "xz") {
+        let mut plain = Vec::new();
+        lzma_rs::xz_decompress(&mut bytes.as_slice(), &mut plain).map_err(|why| format!("{why:?}"))?;
+        bytes = plain;
+    }
+    let mut file: Value = serde_json::from_slice(&bytes).map_err(|why| why.to_string())?;
+    match file["cases"].take() {
+        Value::Array(cases) => Ok(cases),
+        _ => Err("it has no list `cases`".to_owned()),
     }
 }
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use slicegate_flavor::FlavorTable;
-use slicegate_quota::{Amount, Forest, Limits, Names, NodeId, NodeQuota, Weight};
+use slicegate_quota::{Forest, Names, NodeId};
 use slicegate_tests::objects;
-use slicegate_workload::{ClusterQueueSpec, ResourceGroup};
+use slicegate_workload::ClusterQueueSpec;
 
 /// What a case is about.
 pub(crate) struct Setup {
@@ -29,13 +29,11 @@ impl Setup {
         }
         for object in objects::of_kind(all, "Cohort") {
             let spec = objects::cohort(object).map_err(|e| e.to_string())?;
-            let quota = node_quota(&spec.resource_groups, spec.parent.as_deref(), spec.fair_weight, &mut names);
-            forest.set_cohort(&spec.name, quota);
+            forest.set_cohort(&spec.name, spec.node_quota(&mut names));
         }
         for object in objects::of_kind(all, "ClusterQueue") {
             let spec = objects::cluster_queue(object).map_err(|e| e.to_string())?;
-            let quota = node_quota(&spec.resource_groups, spec.cohort.as_deref(), spec.fair_weight, &mut names);
-            let node = forest.set_cluster_queue(&spec.name, quota);
+            let node = forest.set_cluster_queue(&spec.name, spec.node_quota(&mut names));
             queues.insert(spec.name.clone(), (node, spec));
         }
         Ok(Self { names, forest, flavors, queues })
@@ -44,22 +42,4 @@ impl Setup {
     pub(crate) fn queue(&self, name: &str) -> Result<&(NodeId, ClusterQueueSpec), String> {
         self.queues.get(name).ok_or_else(|| format!("no ClusterQueue {name}"))
     }
-}
-
-fn node_quota(groups: &[ResourceGroup], parent: Option<&str>, weight: Weight, names: &mut Names) -> NodeQuota {
-    let mut quota = NodeQuota { parent: parent.map(Into::into), weight, ..NodeQuota::default() };
-    for group in groups {
-        for flavor in &group.flavors {
-            for (resource, amounts) in &flavor.resources {
-                let amount = |q| Amount::from_quantity(resource, q);
-                let limits = Limits {
-                    nominal: amount(amounts.nominal),
-                    borrowing: amounts.borrowing_limit.map(amount),
-                    lending: amounts.lending_limit.map(amount),
-                };
-                quota.limits.insert(names.intern(&flavor.name, resource), limits);
-            }
-        }
-    }
-    quota
 }

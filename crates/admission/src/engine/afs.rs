@@ -16,6 +16,8 @@ pub(super) struct Ledger {
     pub(super) consumed: ResourceList,
     /// When usage was last sampled; `None` if never.
     pub(super) last_update: Option<Timestamp>,
+    /// Whether what the status said after a restart is part of `consumed`.
+    pub(super) restored: bool,
     /// What workloads are charged until a sample sees them.
     pub(super) penalties: BTreeMap<WorkloadId, ResourceList>,
     /// The figure by which the LocalQueue is ordered.
@@ -34,6 +36,16 @@ impl Ledger {
             self.consumed = decayed_usage(&self.consumed, current, elapsed, half_life);
         }
         self.last_update = Some(now);
+    }
+
+    /// Adds what was consumed before a restart.
+    pub(super) fn restore(&mut self, consumed: &ResourceList, at: Timestamp) {
+        if self.restored {
+            return;
+        }
+        add(&mut self.consumed, consumed);
+        self.last_update.get_or_insert(at);
+        self.restored = true;
     }
 
     /// Charges a workload for entering.

@@ -294,7 +294,12 @@ impl Engine {
 
     /// The pod sets of a workload.
     pub(super) fn pod_sets(&self, id: WorkloadId) -> &[PodSet] {
-        self.state.records.get(id).and_then(|r| self.shapes.get(r.shape)).map(|s| s.pod_sets()).unwrap_or_default()
+        self.state
+            .records
+            .get(id)
+            .and_then(|r| self.shapes.get(r.shape))
+            .map(super::shape::Shape::pod_sets)
+            .unwrap_or_default()
     }
 
     pub(super) fn pod_set_name(&self, id: WorkloadId, index: usize) -> &str {

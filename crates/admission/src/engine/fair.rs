@@ -112,23 +112,23 @@ impl Round<'_> {
 
     /// Compares two entries at a Cohort: the one to be decided first is less.
     fn compare(&self, a: NodeId, b: NodeId, cohort: NodeId) -> Ordering {
-        let entry = |n: NodeId| self.entries.get(&n).and_then(|&i| self.candidates.get(i));
-        let (Some(x), Some(y)) = (entry(a), entry(b)) else { return Ordering::Equal };
+        let entry = |node: NodeId| self.entries.get(&node).and_then(|&i| self.candidates.get(i));
+        let (Some(first), Some(second)) = (entry(a), entry(b)) else { return Ordering::Equal };
         let mut order = Ordering::Equal;
         if self.gates.prioritize_preemptor_workloads {
-            order = y.is_preemptor.cmp(&x.is_preemptor);
+            order = second.is_preemptor.cmp(&first.is_preemptor);
         }
-        if let (Some(s), Some(t)) = (self.standing(a, cohort), self.standing(b, cohort)) {
+        if let (Some(left), Some(right)) = (self.standing(a, cohort), self.standing(b, cohort)) {
             if self.gates.fair_sharing_prioritize_non_borrowing {
-                order = order.then(s.borrows.cmp(&t.borrows));
+                order = order.then(left.borrows.cmp(&right.borrows));
             }
-            order = order.then(s.share.cmp(&t.share));
+            order = order.then(left.share.cmp(&right.share));
         }
-        let record = |c: &Candidate| self.state.records.get(c.id);
-        let (Some(r), Some(q)) = (record(x), record(y)) else { return order };
+        let record = |candidate: &Candidate| self.state.records.get(candidate.id);
+        let (Some(left), Some(right)) = (record(first), record(second)) else { return order };
         if self.gates.priority_sorting_within_cohort {
-            order = order.then(q.priority().cmp(&r.priority()));
+            order = order.then(right.priority().cmp(&left.priority()));
         }
-        order.then(r.queued_at.cmp(&q.queued_at))
+        order.then(left.queued_at.cmp(&right.queued_at))
     }
 }

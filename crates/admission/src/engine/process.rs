@@ -1,5 +1,7 @@
 //! Deciding one entry after another.
 
+use std::fmt::Write as _;
+
 use slicegate_flavor::{Assignment, DelayedTopology, Mode};
 use slicegate_preemption::{Message, Target, World as _, path};
 use slicegate_quota::{Amount, FlavorResourceId, NodeId, request_quantity};
@@ -211,7 +213,7 @@ impl Engine {
             let target = c.targets[i];
             victims.extend(self.evict_target(now, c.id, c.node, target, cycle));
         }
-        c.message.push_str(&format!(". Pending the preemption of {} workload(s)", victims.len()));
+        let _ = write!(c.message, ". Pending the preemption of {} workload(s)", victims.len());
         c.outcome = Outcome::Preempting { victims };
     }
 

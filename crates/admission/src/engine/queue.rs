@@ -167,14 +167,13 @@ impl PendingQueue {
         order: &impl Order,
     ) {
         let map = if active { &mut self.active } else { &mut self.parked };
-        let (group, is_new) = match map.get(&(class, queue)) {
-            Some(&group) => (group, false),
-            None => {
-                let index = self.groups.insert(Group { class, queue, members: Vec::new(), active, position: 0 });
-                let group = GroupId::from_index(index);
-                map.insert((class, queue), group);
-                (group, true)
-            }
+        let (group, is_new) = if let Some(&group) = map.get(&(class, queue)) {
+            (group, false)
+        } else {
+            let index = self.groups.insert(Group { class, queue, members: Vec::new(), active, position: 0 });
+            let group = GroupId::from_index(index);
+            map.insert((class, queue), group);
+            (group, true)
         };
         if active {
             self.active_count = self.active_count.saturating_add(1);
@@ -381,11 +380,13 @@ impl PendingQueue {
     // ----- the heap of groups --------------------------------------------------------------------------------------
 
     fn head_order(&self, a: GroupId, b: GroupId, order: &impl Order) -> Ordering {
-        let (Some(x), Some(y)) = (self.groups.get(a.index()), self.groups.get(b.index())) else {
+        let (Some(left), Some(right)) = (self.groups.get(a.index()), self.groups.get(b.index())) else {
             return a.cmp(&b);
         };
-        match (x.members.first(), y.members.first()) {
-            (Some(&m), Some(&n)) => order.compare_queues(x.queue, y.queue).then_with(|| order.compare(m, n)),
+        match (left.members.first(), right.members.first()) {
+            (Some(&first), Some(&second)) => {
+                order.compare_queues(left.queue, right.queue).then_with(|| order.compare(first, second))
+            }
             _ => a.cmp(&b),
         }
     }

@@ -106,6 +106,7 @@ impl Engine {
             reservation: report(&|_| true),
             usage: report(&|h| h.admitted),
             fair_sharing_usage: self.fair_usage().map(|_| queue.ledger.usage),
+            consumed: self.fair_usage().and_then(|_| Some((queue.ledger.consumed.clone(), queue.ledger.last_update?))),
         })
     }
 

@@ -90,7 +90,8 @@ impl Engine {
             at.set(&mut status, ConditionType::BlockedOnPreemptionGates, Status::True, "PreemptionGated", &c.message);
         }
         set_pending(&mut status, reason, &c.message, at, &gates);
-        status.resource_requests = self.shapes.get(record.shape).map(|s| s.shown_requests()).unwrap_or_default();
+        status.resource_requests =
+            self.shapes.get(record.shape).map(super::shape::Shape::shown_requests).unwrap_or_default();
         entry.status = Some(status);
         entry.events.push(Event {
             object: entry.workload.clone(),

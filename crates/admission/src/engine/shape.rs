@@ -77,7 +77,7 @@ pub(super) struct ShapeContext<'a> {
 /// All shapes in use.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shapes {
-    shapes: Slab<Shape>,
+    items: Slab<Shape>,
     /// Classes in use. Numbers are never used again.
     classes: BTreeMap<SchedulingKey, (ClassId, Vec<ShapeId>)>,
     next_class: usize,
@@ -85,15 +85,15 @@ pub(super) struct Shapes {
 
 impl Shapes {
     pub(super) fn get(&self, id: ShapeId) -> Option<&Shape> {
-        self.shapes.get(id.index())
+        self.items.get(id.index())
     }
 
     pub(super) fn get_mut(&mut self, id: ShapeId) -> Option<&mut Shape> {
-        self.shapes.get_mut(id.index())
+        self.items.get_mut(id.index())
     }
 
     pub(super) fn len(&self) -> usize {
-        self.shapes.len()
+        self.items.len()
     }
 
     /// The shape of a workload, whose pod sets are filled in on the way. Counts one more user.
@@ -110,7 +110,7 @@ impl Shapes {
         });
         let class = *class;
         for &id in members.iter() {
-            if let Some(shape) = self.shapes.get_mut(id.index())
+            if let Some(shape) = self.items.get_mut(id.index())
                 && shape.raw == raw
                 && shape.adjusted.as_ref().unwrap_or(&shape.raw) == pod_sets
                 && shape.totals == totals
@@ -124,19 +124,19 @@ impl Shapes {
         context.order.extend(context.names);
         let adjusted = (*pod_sets != raw).then(|| pod_sets.clone());
         let shape = Shape { key, raw, adjusted, totals, pod_sets: resolved, invalid, users: 1 };
-        let id = ShapeId::from_index(self.shapes.insert(shape));
+        let id = ShapeId::from_index(self.items.insert(shape));
         members.push(id);
         (id, class)
     }
 
     /// Counts one user less, and forgets a shape that nobody uses.
     pub(super) fn release(&mut self, id: ShapeId) {
-        let Some(shape) = self.shapes.get_mut(id.index()) else { return };
+        let Some(shape) = self.items.get_mut(id.index()) else { return };
         shape.users = shape.users.saturating_sub(1);
         if shape.users > 0 {
             return;
         }
-        let Some(shape) = self.shapes.remove(id.index()) else { return };
+        let Some(shape) = self.items.remove(id.index()) else { return };
         if let Some((_, members)) = self.classes.get_mut(&shape.key) {
             members.retain(|m| *m != id);
             if members.is_empty() {

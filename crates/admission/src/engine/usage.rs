@@ -1,7 +1,7 @@
 //! Admission fair sharing: charging LocalQueues for what their workloads use.
 
 use slicegate_quota::{Amount, request_quantity};
-use slicegate_workload::{ResourceList, Timestamp};
+use slicegate_workload::{Key, ResourceList, Timestamp};
 
 use super::Engine;
 use super::ids::{LocalQueueId, WorkloadId};
@@ -13,12 +13,13 @@ impl Engine {
         self.config.admission_fair_sharing.as_ref().filter(|_| self.config.gates.admission_fair_sharing)
     }
 
-    /// Sets what a LocalQueue consumed so far, as its status says after a restart.
-    pub fn set_consumed(&mut self, now: Timestamp, local_queue: &slicegate_workload::Key, consumed: ResourceList) {
+    /// Tells what a LocalQueue had consumed at some time, as its status says after a restart. What was counted here meanwhile
+    /// is added. Only the first call for a LocalQueue counts.
+    pub fn restore_consumed(&mut self, now: Timestamp, at: Timestamp, local_queue: &Key, consumed: &ResourceList) {
         let id = self.state.intern_local_queue(local_queue);
         if let Some(queue) = self.state.local_queues.get_mut(id.index()) {
-            queue.ledger.consumed = consumed;
-            queue.ledger.last_update = Some(now);
+            // A clock that ran ahead must not keep usage from decaying.
+            queue.ledger.restore(consumed, at.min(now));
         }
         self.weigh(id);
     }
@@ -103,11 +104,10 @@ impl Engine {
         let Some(interval) = self.fair_usage().map(|c| c.sampling_interval_seconds) else { return };
         for index in 0..self.state.local_queues.len() {
             let id = LocalQueueId::from_index(index);
-            let due = self
-                .state
-                .local_queue(id)
-                .is_some_and(|q| q.ledger.last_update.is_none_or(|last| last.plus_seconds(interval) <= now));
-            if due && self.is_charged(id) {
+            let due = self.state.local_queue(id).is_some_and(|q| {
+                q.spec.is_some() && q.ledger.last_update.is_none_or(|last| last.plus_seconds(interval) <= now)
+            });
+            if due {
                 self.sample(now, id);
                 self.weigh(id);
             }
@@ -117,12 +117,8 @@ impl Engine {
     /// When usage is sampled next.
     pub(super) fn next_sample(&self) -> Option<Timestamp> {
         let interval = self.fair_usage()?.sampling_interval_seconds;
-        let charged =
-            (0..self.state.local_queues.len()).map(LocalQueueId::from_index).filter(|&id| self.is_charged(id));
-        charged
-            .filter_map(|id| self.state.local_queue(id)?.ledger.last_update)
-            .map(|last| last.plus_seconds(interval.max(1)))
-            .min()
+        let sampled = self.state.local_queues.iter().filter(|q| q.spec.is_some());
+        sampled.filter_map(|q| q.ledger.last_update).map(|last| last.plus_seconds(interval.max(1))).min()
     }
 
     /// What the workloads of a LocalQueue that may run use, flavors taken together.

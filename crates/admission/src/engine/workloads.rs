@@ -110,7 +110,7 @@ impl Engine {
             && new.phase == Stage::Admitted
             && (old.status.reclaimable_pods != new.status.reclaimable_pods
                 || self.scaled_down(old, &new)
-                || self.priority_changed(old, &new));
+                || class_changed(old, &new));
         let newly_admitted = old_phase != Stage::Admitted && new.phase == Stage::Admitted;
 
         new.evaluated_generation = old.evaluated_generation;
@@ -122,7 +122,10 @@ impl Engine {
         let yields = new.phase == Stage::Pending
             && new.status.conditions.get(&ConditionType::Evicted).is_some_and(|c| *c.reason == *"Preempted");
         new.eviction_expected = old.eviction_expected && new.phase != Stage::Pending && !new.is_evicted();
-        let keeps_progress = self.config.gates.flavor_fungibility_preserve_scan_progress && old.class == new.class;
+        // A workload that held quota starts over with its flavors once it is back.
+        let waited = old.holding.is_none() || stays_assumed;
+        let keeps_progress =
+            self.config.gates.flavor_fungibility_preserve_scan_progress && old.class == new.class && waited;
 
         self.dequeue(id);
         if !same_queue {
@@ -215,12 +218,6 @@ impl Engine {
                 (Some(old), Some(new)) => new.iter().zip(&old).any(|(n, o)| n < o),
                 _ => false,
             }
-    }
-
-    fn priority_changed(&self, old: &Record, new: &Record) -> bool {
-        let class = |r: &Record| r.extras.as_ref().map(|e| e.priority_class.clone()).unwrap_or_default();
-        priority_changed((&class(old), old.priority()), (&class(new), new.priority()))
-            || old.priority_boost != new.priority_boost
     }
 
     // ----- records -------------------------------------------------------------------------------------------------
@@ -431,4 +428,11 @@ impl Engine {
             }
         }
     }
+}
+
+/// Whether a change of priority lets parked workloads be looked at again.
+fn class_changed(old: &Record, new: &Record) -> bool {
+    let class = |r: &Record| r.extras.as_ref().map(|e| e.priority_class.clone()).unwrap_or_default();
+    priority_changed((&class(old), old.priority()), (&class(new), new.priority()))
+        || old.priority_boost != new.priority_boost
 }

@@ -99,7 +99,7 @@ pub fn latest_retry(status: &WorkloadStatus) -> Option<Timestamp> {
     status
         .admission_checks
         .iter()
-        .filter(|c| c.state == CheckState::Retry)
+        .filter(|c| c.state == CheckState::Retry && c.last_transition > Timestamp::MIN)
         .filter_map(|c| c.requeue_after_seconds.map(|s| c.last_transition.plus_seconds(i64::from(s))))
         .max()
 }

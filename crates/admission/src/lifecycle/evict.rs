@@ -145,6 +145,6 @@ pub fn eviction_pending_latency(old: &Workload, new: &Workload, now: Timestamp) 
         return None;
     }
     let evicted = new.status.conditions.get(&ConditionType::Evicted).filter(|c| c.status == Status::True)?;
-    let queue = old.status.admission.as_ref()?.cluster_queue.clone();
+    let queue = old.status.admission.as_ref().map(|a| a.cluster_queue.clone()).filter(|q| !q.is_empty())?;
     Some((queue, evicted.reason.clone(), now.micros_since(evicted.last_transition) / 1_000_000))
 }

@@ -3,8 +3,9 @@
 use slicegate_quota::Weight;
 use slicegate_workload::{
     AdmissionCheckRule, BorrowWithinCohort, ClusterQueueSpec, CohortSpec, FlavorFungibility, FlavorQuotas, FlavorSpec,
-    FungibilityPolicy, FungibilityPreference, Key, LocalQueueSpec, PreemptionPolicy, QueueingStrategy, ReclaimPolicy,
-    ResourceGroup, ResourceList, ResourceQuota, StopPolicy, TopologySpec, WithinClusterQueuePolicy,
+    FungibilityPolicy, FungibilityPreference, Key, LimitRange, LimitRangeItem, LimitType, LocalQueueSpec,
+    PreemptionPolicy, QueueingStrategy, ReclaimPolicy, ResourceGroup, ResourceList, ResourceQuota, StopPolicy,
+    TopologySpec, WithinClusterQueuePolicy,
 };
 
 use super::pod::{quantity_at, resource_list_at};
@@ -235,69 +236,38 @@ pub fn topology(topology: &kueue::Topology) -> TopologySpec {
     }
 }
 
-/// What a limit is for.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum LimitRangeKind {
-    /// Each container.
-    Container,
-    /// All containers of a pod together.
-    Pod,
-    /// Something else, such as a volume claim: it does not bear on pods.
-    Other(Box<str>),
-}
-
-/// One item of a LimitRange.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LimitRangeItem {
-    /// What it is for.
-    pub kind: LimitRangeKind,
-    /// The most.
-    pub max: ResourceList,
-    /// The least.
-    pub min: ResourceList,
-    /// Limits of containers that have none.
-    pub default: ResourceList,
-    /// Requests of containers that have none.
-    pub default_request: ResourceList,
-}
-
-/// Limits on the pods of a namespace.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct LimitRange {
-    /// Namespace and name.
-    pub key: Key,
-    /// Its items, in order.
-    pub items: Vec<LimitRangeItem>,
-}
-
-/// A LimitRange. The ratio of limit to request is not read: nothing checks it.
+/// A LimitRange.
 ///
 /// # Errors
 /// If a quantity cannot be read.
 pub fn limit_range(range: &crate::LimitRange) -> Result<LimitRange> {
-    let key = Key::new(range.metadata.namespace.as_deref().unwrap_or_default(), object_name(&range.metadata));
     let spec = Path::ROOT.field("spec");
     let path = spec.field("limits");
     let list = |path: Path<'_>, l: Option<&std::collections::BTreeMap<String, crate::Quantity>>| {
         l.map_or_else(|| Ok(ResourceList::new()), |l| resource_list_at(path, l))
     };
-    let items = range.spec.iter().flat_map(|s| &s.limits).enumerate().map(|(i, item)| {
+    let limits = range.spec.iter().flat_map(|s| &s.limits).enumerate().map(|(i, item)| {
         let path = path.index(i);
-        Ok(LimitRangeItem {
-            kind: match item.type_.as_str() {
-                "Container" => LimitRangeKind::Container,
-                "Pod" => LimitRangeKind::Pod,
-                other => LimitRangeKind::Other(other.into()),
-            },
+        let kind = match item.type_.as_str() {
+            "Container" => LimitType::Container,
+            "Pod" => LimitType::Pod,
+            other => LimitType::Other(other.into()),
+        };
+        let item = LimitRangeItem {
             max: list(path.field("max"), item.max.as_ref())?,
             min: list(path.field("min"), item.min.as_ref())?,
             default: list(path.field("default"), item.default.as_ref())?,
             default_request: list(path.field("defaultRequest"), item.default_request.as_ref())?,
-        })
+            max_limit_request_ratio: list(path.field("maxLimitRequestRatio"), item.max_limit_request_ratio.as_ref())?,
+        };
+        Ok((kind, item))
     });
-    match items.collect::<Result<_>>() {
-        Ok(items) => Ok(LimitRange { key, items }),
-        Err(e) => Err(e.of("LimitRange", &key.to_string())),
+    match limits.collect::<Result<_>>() {
+        Ok(limits) => Ok(LimitRange { limits }),
+        Err(e) => {
+            let key = Key::new(range.metadata.namespace.as_deref().unwrap_or_default(), object_name(&range.metadata));
+            Err(e.of("LimitRange", &key.to_string()))
+        }
     }
 }
 
@@ -405,8 +375,8 @@ mod tests {
             {"type": "Container", "max": {"cpu": 4}, "min": {"cpu": 1}, "default": {"cpu": 3}, "defaultRequest": {"cpu": 2}},
             {"type": "Pod"}, {"type": "PersistentVolumeClaim"}]}});
         let r = limit_range(&serde_json::from_value(r).unwrap()).unwrap();
-        assert_eq!(r.items[0].default_request["cpu"], Quantity::from_units(2));
-        assert_eq!(r.items[1].kind, LimitRangeKind::Pod);
+        assert_eq!(r.limits[0].1.default_request["cpu"], Quantity::from_units(2));
+        assert_eq!(r.limits[1].0, LimitType::Pod);
         let r = json!({"metadata": {"name": "r", "namespace": "n"}, "spec": {"limits": [{"type": "Pod", "min": {"cpu": "x"}}]}});
         let e = limit_range(&serde_json::from_value(r).unwrap()).unwrap_err();
         assert_eq!((&*e.object, &*e.path), ("LimitRange n/r", "spec.limits[0].min[cpu]"));

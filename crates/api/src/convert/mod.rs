@@ -11,9 +11,7 @@ mod time;
 mod topology;
 mod workload;
 
-pub use config::{
-    LimitRange, LimitRangeItem, LimitRangeKind, cluster_queue, cohort, flavor, limit_range, local_queue, topology,
-};
+pub use config::{cluster_queue, cohort, flavor, limit_range, local_queue, topology};
 pub use error::{ConvertError, Problem};
 pub use pod::{pod_spec, quantity, quantity_to_api, resource_list, resource_list_to_api};
 pub use scheduling::{label_selector, taint, taint_to_api, toleration, toleration_to_api};

@@ -1,6 +1,9 @@
 //! Topology requests and assignments.
 
-use slicegate_workload::{TopologyAssignment, TopologyConstraint, TopologyDomain, TopologyRequest};
+use slicegate_workload::{
+    EncodedAssignment, EncodedCounts, EncodedSlice, EncodedValues, TopologyAssignment, TopologyConstraint,
+    TopologyRequest,
+};
 
 use super::{ConvertError, Problem, Result, name, strings};
 use crate::kueue::{self, IndividualValues, LevelValues, PodCounts, TopologyAssignmentSlice};
@@ -63,19 +66,17 @@ pub(super) fn topology_assignment_at(
     assignment: &kueue::TopologyAssignment,
 ) -> Result<TopologyAssignment> {
     let path = path.field("slices");
-    let mut domains = Vec::new();
-    for (i, slice) in assignment.slices.iter().enumerate() {
-        unfold(path.index(i), slice, assignment.levels.len(), &mut domains)?;
-    }
-    Ok(TopologyAssignment { levels: super::boxes(&assignment.levels), domains })
+    let slices = assignment.slices.iter().enumerate();
+    let slices = slices.map(|(i, slice)| slice_at(path.index(i), slice, assignment.levels.len()));
+    let encoded =
+        EncodedAssignment { levels: super::boxes(&assignment.levels), slices: slices.collect::<Result<_>>()? };
+    encoded.decode().map_err(|e| {
+        let expected = usize::try_from(e.domains).unwrap_or_default();
+        ConvertError::new(path.index(e.slice), Problem::Length { found: 0, expected })
+    })
 }
 
-fn unfold(
-    path: Path<'_>,
-    slice: &TopologyAssignmentSlice,
-    levels: usize,
-    domains: &mut Vec<TopologyDomain>,
-) -> Result<()> {
+fn slice_at(path: Path<'_>, slice: &TopologyAssignmentSlice, levels: usize) -> Result<EncodedSlice> {
     let most = i64::try_from(MAX_DOMAINS).unwrap_or(i64::MAX);
     let found = i64::from(slice.domain_count);
     let count = match usize::try_from(slice.domain_count) {
@@ -91,172 +92,67 @@ fn unfold(
     };
     let by_level = path.field("valuesPerLevel");
     length(by_level, slice.values_per_level.len(), levels)?;
-    for (i, values) in slice.values_per_level.iter().enumerate() {
+    let values = slice.values_per_level.iter().enumerate().map(|(i, values)| {
+        let path = by_level.index(i);
         match (&values.universal, &values.individual) {
-            (Some(_), None) => {}
+            (Some(value), None) => Ok(EncodedValues::Universal(value.as_str().into())),
             (None, Some(v)) => {
-                let path = by_level.index(i);
+                let part = |p: &Option<String>| p.as_deref().unwrap_or_default().into();
                 length(path.field("individual").field("roots"), v.roots.len(), count)?;
+                Ok(EncodedValues::Individual {
+                    prefix: part(&v.prefix),
+                    suffix: part(&v.suffix),
+                    roots: super::boxes(&v.roots),
+                })
             }
-            _ => return Err(ConvertError::new(by_level.index(i), Problem::OneOfUniversalIndividual)),
+            _ => Err(ConvertError::new(path, Problem::OneOfUniversalIndividual)),
         }
-    }
+    });
+    let values_per_level = values.collect::<Result<_>>()?;
     let counts = path.field("podCounts");
-    match (slice.pod_counts.universal, &slice.pod_counts.individual) {
-        (Some(_), None) => {}
-        (None, Some(v)) => length(counts.field("individual"), v.len(), count)?,
-        _ => return Err(ConvertError::new(counts, Problem::OneOfUniversalIndividual)),
-    }
-    for i in 0..count {
-        let values = slice.values_per_level.iter().map(|v| value(v, i)).collect();
-        let pods = slice.pod_counts.individual.as_deref().and_then(|v| v.get(i).copied());
-        let pods = pods.or(slice.pod_counts.universal).unwrap_or_default();
-        domains.push(TopologyDomain { values, count: pods });
-    }
-    Ok(())
-}
-
-fn value(values: &LevelValues, index: usize) -> Box<str> {
-    match (&values.universal, &values.individual) {
-        (Some(v), _) => v.as_str().into(),
+    let pod_counts = match (slice.pod_counts.universal, &slice.pod_counts.individual) {
+        (Some(pods), None) => EncodedCounts::Universal(pods),
         (None, Some(v)) => {
-            let part = |p: &Option<String>| p.as_deref().unwrap_or_default().to_owned();
-            let root = v.roots.get(index).map_or("", String::as_str);
-            (part(&v.prefix) + root + &part(&v.suffix)).into()
+            length(counts.field("individual"), v.len(), count)?;
+            EncodedCounts::Individual(v.clone())
         }
-        (None, None) => Box::default(),
-    }
+        _ => return Err(ConvertError::new(counts, Problem::OneOfUniversalIndividual)),
+    };
+    Ok(EncodedSlice { domain_count: slice.domain_count, values_per_level, pod_counts })
 }
 
-/// Folds an assignment into slices: values that all domains share are written once, others without the beginning and end
-/// that they share.
-///
-/// Hostnames are grouped by the prefixes that repeat among them if that is shorter, as Kueue does by default.
+/// Folds an assignment into slices, as compactly as Kueue does.
 pub fn topology_assignment_to_api(assignment: &TopologyAssignment) -> kueue::TopologyAssignment {
-    let one = encode(assignment, &[assignment.domains.len()]);
-    let host_lowest = assignment.levels.last().is_some_and(|l| &**l == "kubernetes.io/hostname");
-    if !host_lowest || assignment.domains.len() < 2 {
-        return one;
+    let encoded = assignment.encode();
+    kueue::TopologyAssignment {
+        levels: strings(&encoded.levels),
+        slices: encoded.slices.into_iter().map(slice_to_api).collect(),
     }
-    let runs = hostname_runs(&assignment.domains);
-    if runs.len() < 2 {
-        return encode(assignment, &runs);
-    }
-    let many = encode(assignment, &runs);
-    if assignment.domains.len() > MAX_DOMAINS {
-        return many;
-    }
-    let size = |a: &kueue::TopologyAssignment| serde_json::to_string(a).map_or(usize::MAX, |t| t.len());
-    if size(&one) < size(&many) { one } else { many }
 }
 
-/// One slice for each run of so many domains.
-fn encode(assignment: &TopologyAssignment, runs: &[usize]) -> kueue::TopologyAssignment {
-    let mut rest = assignment.domains.as_slice();
-    let mut slices = Vec::new();
-    for &run in runs {
-        let (domains, after) = rest.split_at_checked(run).unwrap_or((rest, &[]));
-        rest = after;
-        if !domains.is_empty() {
-            slices.push(slice(assignment.levels.len(), domains));
-        }
-    }
-    kueue::TopologyAssignment { levels: strings(&assignment.levels), slices }
-}
-
-fn slice(levels: usize, domains: &[TopologyDomain]) -> TopologyAssignmentSlice {
-    let counts = || domains.iter().map(|d| d.count);
-    let first = counts().next().unwrap_or_default();
+fn slice_to_api(slice: EncodedSlice) -> TopologyAssignmentSlice {
+    let part = |p: Box<str>| (!p.is_empty()).then(|| p.into_string());
+    let values = |v| match v {
+        EncodedValues::Universal(value) => LevelValues { universal: Some(value.into_string()), individual: None },
+        EncodedValues::Individual { prefix, suffix, roots } => LevelValues {
+            universal: None,
+            individual: Some(IndividualValues { prefix: part(prefix), suffix: part(suffix), roots: strings(&roots) }),
+        },
+    };
     TopologyAssignmentSlice {
-        domain_count: i32::try_from(domains.len()).unwrap_or(i32::MAX),
-        values_per_level: (0..levels)
-            .map(|level| {
-                level_values(&domains.iter().map(|d| d.values.get(level).map_or("", |v| v)).collect::<Vec<_>>())
-            })
-            .collect(),
-        pod_counts: if counts().all(|c| c == first) {
-            PodCounts { universal: Some(first), individual: None }
-        } else {
-            PodCounts { universal: None, individual: Some(counts().collect()) }
+        domain_count: slice.domain_count,
+        values_per_level: slice.values_per_level.into_iter().map(values).collect(),
+        pod_counts: match slice.pod_counts {
+            EncodedCounts::Universal(pods) => PodCounts { universal: Some(pods), individual: None },
+            EncodedCounts::Individual(pods) => PodCounts { universal: None, individual: Some(pods) },
         },
     }
-}
-
-fn level_values(values: &[&str]) -> LevelValues {
-    let first = values.first().copied().unwrap_or_default();
-    if values.iter().all(|v| *v == first) {
-        return LevelValues { universal: Some(first.to_owned()), individual: None };
-    }
-    let shortest = values.iter().map(|v| v.len()).min().unwrap_or_default();
-    let suffix = values.iter().fold(first, |shared, v| &shared[shared.len() - shared_suffix(shared, v)..]);
-    let mut prefix = values.iter().fold(first, |shared, v| &shared[..shared_prefix(shared, v)]);
-    // The two may overlap in the shortest value; the suffix stays whole.
-    let mut room = shortest.saturating_sub(suffix.len()).min(prefix.len());
-    while !prefix.is_char_boundary(room) {
-        room -= 1;
-    }
-    prefix = &prefix[..room];
-    let part = |p: &str| (!p.is_empty()).then(|| p.to_owned());
-    let roots = values.iter().map(|v| v[prefix.len()..v.len() - suffix.len()].to_owned()).collect();
-    LevelValues {
-        universal: None,
-        individual: Some(IndividualValues { prefix: part(prefix), suffix: part(suffix), roots }),
-    }
-}
-
-fn shared_prefix(a: &str, b: &str) -> usize {
-    a.chars().zip(b.chars()).take_while(|(x, y)| x == y).map(|(x, _)| x.len_utf8()).sum()
-}
-
-fn shared_suffix(a: &str, b: &str) -> usize {
-    a.chars().rev().zip(b.chars().rev()).take_while(|(x, y)| x == y).map(|(x, _)| x.len_utf8()).sum()
-}
-
-/// Lengths of runs of domains whose hostnames share their longest reusable prefix.
-///
-/// A prefix ends at a `-` that is not the last character and is reusable if two hostnames have it. Ever shorter prefixes are
-/// tried until at most 1000 runs are left; if that never happens, all hostnames are one run (cut at the most a slice may hold).
-fn hostname_runs(domains: &[TopologyDomain]) -> Vec<usize> {
-    const MAX_SLICES: usize = 1_000;
-    let hosts: Vec<&str> = domains.iter().map(|d| d.values.last().map_or("", |v| v)).collect();
-    let ends = |host: &str| -> Vec<usize> {
-        host.match_indices('-').map(|(i, _)| i + 1).filter(|&end| end < host.len()).collect()
-    };
-    let mut uses = std::collections::BTreeMap::<&str, usize>::new();
-    for host in &hosts {
-        for end in ends(host) {
-            *uses.entry(&host[..end]).or_default() += 1;
-        }
-    }
-    let keys_at = |depth: usize| -> Vec<&str> {
-        hosts
-            .iter()
-            .map(|host| {
-                let ends = ends(host);
-                let within = ends.iter().take(depth).rev();
-                let longest = within.map(|&end| &host[..end]).find(|key| uses.get(key).is_some_and(|n| *n >= 2));
-                longest.unwrap_or("")
-            })
-            .collect()
-    };
-    let deepest = hosts.iter().map(|h| ends(h).len()).max().unwrap_or_default();
-    for depth in (1..=deepest).rev() {
-        let runs = runs(&keys_at(depth));
-        if runs.len() <= MAX_SLICES {
-            return runs;
-        }
-    }
-    runs(&vec![""; hosts.len()])
-}
-
-/// Lengths of the runs of equal keys, none longer than a slice may be.
-fn runs(keys: &[&str]) -> Vec<usize> {
-    keys.chunk_by(|a, b| a == b).flat_map(|run| run.chunks(MAX_DOMAINS).map(<[&str]>::len)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
+    use slicegate_workload::TopologyDomain;
 
     use super::*;
 
@@ -287,38 +183,6 @@ mod tests {
                 {"universal": "b"}, {"individual": {"prefix": "x-", "suffix": "-y", "roots": ["1", "22"]}}],
                 "podCounts": {"universal": 2}}]})
         );
-        assert_eq!(topology_assignment(&api).unwrap(), a);
-    }
-
-    #[test]
-    fn prefix_gives_way_where_the_two_overlap() {
-        let a = domains(&["rack"], &[(&["aa"], 1), (&["aaa"], 2)]);
-        let api = topology_assignment_to_api(&a);
-        let values = api.slices[0].values_per_level[0].individual.clone().unwrap();
-        assert_eq!(
-            (values.prefix, values.suffix.as_deref(), values.roots),
-            (None, Some("aa"), vec![String::new(), "a".into()])
-        );
-        assert_eq!(topology_assignment(&api).unwrap(), a);
-    }
-
-    #[test]
-    fn values_beyond_ascii_are_not_cut_in_two() {
-        let a = domains(&["rack"], &[(&["é1é"], 1), (&["éé"], 2), (&["é"], 2), (&["à"], 2)]);
-        assert_eq!(topology_assignment(&topology_assignment_to_api(&a)).unwrap(), a);
-    }
-
-    #[test]
-    fn hostnames_are_grouped_by_prefix() {
-        let hosts: Vec<String> = ["pool-a", "pool-b"]
-            .iter()
-            .flat_map(|p| (0..40).map(move |i| format!("gke-cluster-with-a-long-name-{p}-0a1b2c3d-{i:04}")))
-            .collect();
-        let list: Vec<(&[&str], i32)> = Vec::new();
-        let mut a = domains(&["kubernetes.io/hostname"], &list);
-        a.domains = hosts.iter().map(|h| TopologyDomain { values: vec![h.as_str().into()], count: 4 }).collect();
-        let api = topology_assignment_to_api(&a);
-        assert_eq!(api.slices.iter().map(|s| s.domain_count).collect::<Vec<_>>(), [40, 40]);
         assert_eq!(topology_assignment(&api).unwrap(), a);
     }
 

@@ -36,6 +36,7 @@ const DELAYED: &[(&str, bool)] = &[("Pending", true), ("Ready", false)];
 pub fn workload(workload: &kueue::Workload) -> Result<Workload> {
     let meta = &workload.metadata;
     let key = Key::new(meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default());
+    let owners = meta.owner_references.as_deref().unwrap_or_default();
     let read = || {
         Ok(Workload {
             key: key.clone(),
@@ -44,11 +45,11 @@ pub fn workload(workload: &kueue::Workload) -> Result<Workload> {
             generation: meta.generation.unwrap_or_default(),
             labels: boxed_optional(meta.labels.as_ref()),
             annotations: boxed_optional(meta.annotations.as_ref()),
-            owned_by_pod: meta
-                .owner_references
+            owned_by_pod: matches!(owners, [o] if o.kind == "Pod" && o.api_version == "v1"),
+            variant_of: owners
                 .iter()
-                .flatten()
-                .any(|o| o.controller == Some(true) && o.kind == "Pod" && o.api_version == "v1"),
+                .find(|o| o.kind == "Workload" && o.controller == Some(true))
+                .map(|o| o.uid.as_str().into()),
             deleting: meta.deletion_timestamp.is_some(),
             spec: spec_at(Path::ROOT.field("spec"), &workload.spec)?,
             status: status_at(Path::ROOT.field("status"), &workload.status)?,

@@ -1,0 +1,3 @@
+//! Admission checks.
+
+mod provisioning;

@@ -1,0 +1,558 @@
+//! The controller: what it knows, and how knowledge becomes writes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use slicegate_admission::{Engine, PendingWorkload, Written};
+use slicegate_api::{Kind, Object, ObjectRef, convert};
+use slicegate_workload::{ClusterQueueSpec, Key, LocalQueueSpec, Timestamp, Workload, WorkloadStatus};
+
+use crate::config::Configuration;
+use crate::feed::Fed;
+use crate::io::{
+    Change, Effects, EventRecord, EventType, Note, Operation, Write, WriteError, WriteId, WriteOutcome, field_manager,
+};
+use crate::jobs;
+use crate::merge;
+use crate::store::{Applied, Store, key_of, owner_ref, workload_ref};
+
+/// The first wait after a failed write, in microseconds.
+const RETRY_BASE_MICROS: i64 = 500_000;
+/// The longest.
+const RETRY_MAX_MICROS: i64 = 60_000_000;
+/// More cycles than this in a row mean that something is wrong; the rest waits for the next call.
+const MOST_CYCLES: u32 = 100_000;
+
+/// Kinds whose statuses and finalizers follow from everything else.
+const CONFIGURATION: [Kind; 6] =
+    [Kind::AdmissionCheck, Kind::ClusterQueue, Kind::Cohort, Kind::LocalQueue, Kind::ResourceFlavor, Kind::Topology];
+
+/// What the engine must be told about a write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Report {
+    /// The write of an admission.
+    Admission,
+    /// The write of an eviction.
+    Eviction,
+}
+
+/// What follows from a write once it is known how it fared.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct Then {
+    /// Events to record if it succeeded.
+    pub(crate) events: Vec<EventRecord>,
+    /// Notes to tell if it succeeded.
+    pub(crate) notes: Vec<Note>,
+    /// What the engine is told in any case.
+    pub(crate) reports: Vec<Report>,
+    /// Reason and beginning of an Event to record if it is refused.
+    pub(crate) on_failure: Option<(ObjectRef, &'static str, String)>,
+}
+
+impl Then {
+    /// Records an Event.
+    pub(crate) fn event(event: EventRecord) -> Self {
+        Self { events: vec![event], ..Self::default() }
+    }
+}
+
+/// Changes to the status of a workload that are not yet written.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Plan {
+    /// The status they started from.
+    pub(crate) base: WorkloadStatus,
+    /// The status they lead to.
+    pub(crate) status: WorkloadStatus,
+    /// Who makes them.
+    pub(crate) manager: &'static str,
+    /// What follows.
+    pub(crate) then: Then,
+}
+
+/// A write on its way.
+#[derive(Clone, PartialEq, Debug)]
+struct InFlight {
+    object: ObjectRef,
+    /// What was written; `None` for a deletion.
+    written: Option<(Object, Part)>,
+    then: Then,
+}
+
+/// The part of an object that a write sets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Part {
+    All,
+    Status,
+}
+
+/// Kueue's controllers as one value: objects and write results go in, writes, Events and notes come out.
+///
+/// Before the first [`Controller::reconcile`] every object that exists must have been observed: an owner that is not known is
+/// taken to be gone.
+#[derive(Debug)]
+pub struct Controller {
+    pub(crate) config: Configuration,
+    pub(crate) engine: Engine,
+    pub(crate) store: Store,
+    pub(crate) fed: Fed,
+    /// Objects that changed since they were last looked at.
+    pub(crate) dirty: BTreeSet<ObjectRef>,
+    /// When objects are to be looked at again.
+    pub(crate) timers: BTreeMap<ObjectRef, Timestamp>,
+    pub(crate) plans: BTreeMap<Key, Plan>,
+    in_flight: BTreeMap<WriteId, InFlight>,
+    last_write: u64,
+    pub(crate) out: Effects,
+    /// Whether the engine learnt something since its last cycle.
+    pub(crate) touched: bool,
+    /// Whether the statuses of queues may have changed.
+    pub(crate) queues_stale: bool,
+    /// What a workload was last said to wait for.
+    pub(crate) told: BTreeMap<Key, String>,
+    /// The check messages that were last recorded as an Event.
+    pub(crate) told_checks: BTreeMap<Key, String>,
+    /// Workloads whose end was recorded as an Event.
+    pub(crate) told_finished: BTreeSet<Key>,
+    /// Objects that could not be made, and why.
+    pub(crate) create_errors: BTreeMap<ObjectRef, String>,
+}
+
+impl Controller {
+    /// A controller that knows nothing yet.
+    pub fn new(config: Configuration) -> Self {
+        Self {
+            engine: Engine::new(config.engine.clone()),
+            config,
+            store: Store::default(),
+            fed: Fed::default(),
+            dirty: BTreeSet::new(),
+            timers: BTreeMap::new(),
+            plans: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
+            last_write: 0,
+            out: Effects::default(),
+            touched: false,
+            queues_stale: false,
+            told: BTreeMap::new(),
+            told_checks: BTreeMap::new(),
+            told_finished: BTreeSet::new(),
+            create_errors: BTreeMap::new(),
+        }
+    }
+
+    /// Takes in that an object is there, changed or is gone. Late and repeated reports do no harm.
+    pub fn observe(&mut self, now: Timestamp, change: Change) {
+        match change {
+            Change::Applied(object) => self.apply(now, &object),
+            Change::Deleted(object) => {
+                if let Applied::Changed(old) = self.store.remove(&object) {
+                    self.mark(&object, old.as_ref());
+                    self.fail_gone(now, &object.reference());
+                }
+            }
+        }
+    }
+
+    fn apply(&mut self, now: Timestamp, object: &Object) {
+        if let Applied::Changed(old) = self.store.apply(object) {
+            self.mark(object, old.as_ref());
+            self.resolve_seen(now, object);
+        }
+    }
+
+    /// A write whose result is seen has happened, whatever its outcome will be said to be.
+    fn resolve_seen(&mut self, now: Timestamp, object: &Object) {
+        let reference = object.reference();
+        let seen = self.in_flight.iter().find(|(_, w)| {
+            w.object == reference
+                && match &w.written {
+                    Some((written, Part::Status)) => same_status(written, object),
+                    Some((written, Part::All)) => same_but_status(written, object),
+                    None => false,
+                }
+        });
+        if let Some((&id, _)) = seen {
+            self.complete(now, WriteOutcome { id, result: Ok(Some(object.clone())) });
+        }
+    }
+
+    /// Writes of an object that is gone will not succeed any more.
+    fn fail_gone(&mut self, now: Timestamp, reference: &ObjectRef) {
+        if reference.kind == Kind::Workload
+            && let Some(plan) = self.plans.remove(&key_of(reference))
+        {
+            self.report(now, &key_of(reference), &plan.then.reports, Written::NotFound);
+        }
+    }
+
+    /// Takes in how a write fared. The outcome of a write that is not (any more) on its way does no harm.
+    pub fn complete(&mut self, now: Timestamp, outcome: WriteOutcome) {
+        let Some(flight) = self.in_flight.remove(&outcome.id) else { return };
+        let reference = flight.object;
+        let key = key_of(&reference);
+        self.dirty.insert(reference.clone());
+        match outcome.result {
+            Ok(now_is) => {
+                self.store.unlock(&reference, outcome.id, None);
+                self.create_errors.remove(&reference);
+                self.report(now, &key, &flight.then.reports, Written::Ok);
+                self.out.events.extend(flight.then.events);
+                self.out.notes.extend(flight.then.notes);
+                match now_is {
+                    Some(object) => self.apply(now, &object),
+                    None => {
+                        if let Applied::Changed(Some(old)) = self.store.forget(&reference) {
+                            self.mark(&old, None);
+                        }
+                    }
+                }
+            }
+            Err(error) => {
+                let written = if let WriteError::NotFound(_) = error { Written::NotFound } else { Written::Failed };
+                self.report(now, &key, &flight.then.reports, written);
+                if let (Some((object, reason, text)), WriteError::Invalid { why, .. }) =
+                    (flight.then.on_failure, &error)
+                {
+                    let text = format!("{text}: {why}");
+                    self.out.events.push(event(&object, EventType::Warning, reason, text.clone()));
+                    self.create_errors.insert(reference.clone(), text);
+                    self.dirty.insert(object);
+                }
+                let until = now.plus_micros(backoff(self.store.failures(&reference)));
+                // Whoever wanted the object looks again when it may be written again.
+                if let Some(owner) = flight.written.as_ref().and_then(|(object, _)| owner_ref(object.metadata())) {
+                    self.wake(&owner, until);
+                }
+                match error {
+                    WriteError::NotFound(_) if flight.written.is_none() => {
+                        self.store.unlock(&reference, outcome.id, None);
+                        self.forget(&reference);
+                    }
+                    WriteError::NotFound(_) => {
+                        self.store.unlock(&reference, outcome.id, Some(until));
+                        self.forget(&reference);
+                    }
+                    // Somebody else was faster; what they wrote is known or will be in a moment.
+                    WriteError::Conflict(_)
+                    | WriteError::AlreadyExists(_)
+                    | WriteError::Invalid { .. }
+                    | WriteError::Unavailable { .. } => {
+                        self.store.unlock(&reference, outcome.id, Some(until));
+                    }
+                }
+                if let Some(object) = self.store.get(&reference).cloned() {
+                    self.mark(&object, None);
+                }
+                if let Some(plan) = self.plans.remove(&key).filter(|_| reference.kind == Kind::Workload) {
+                    self.report(now, &key, &plan.then.reports, written);
+                }
+            }
+        }
+    }
+
+    fn forget(&mut self, reference: &ObjectRef) {
+        if let Applied::Changed(Some(old)) = self.store.forget(reference) {
+            self.mark(&old, None);
+        }
+    }
+
+    fn report(&mut self, now: Timestamp, key: &Key, reports: &[Report], written: Written) {
+        for report in reports {
+            self.touched = true;
+            match report {
+                Report::Admission => self.engine.admission_written(now, key, written),
+                Report::Eviction => self.engine.eviction_written(now, key, written),
+            }
+        }
+    }
+
+    /// Marks what a changed object may matter to.
+    fn mark(&mut self, object: &Object, old: Option<&Object>) {
+        let reference = object.reference();
+        let uid = object.uid();
+        match object.kind() {
+            Kind::Workload => {
+                if let Some(job) = owner_ref(object.metadata()) {
+                    for child in self.store.owned(self.store.get(&job).map_or("", Object::uid)) {
+                        if jobs::KINDS.contains(&child.kind) {
+                            self.dirty.insert(child);
+                        }
+                    }
+                    self.dirty.insert(job);
+                }
+            }
+            Kind::Job | Kind::JobSet | Kind::RayCluster | Kind::RayJob => {
+                self.dirty.extend(self.store.owned(uid));
+                if let Some(parent) = owner_ref(object.metadata()) {
+                    self.dirty.insert(parent);
+                }
+            }
+            Kind::ProvisioningRequest | Kind::PodTemplate => {
+                if let Some(owner) = owner_ref(object.metadata()) {
+                    if let Some(workload) = self.store.get(&owner).and_then(|o| owner_ref(o.metadata())) {
+                        self.dirty.insert(workload);
+                    }
+                    self.dirty.insert(owner);
+                }
+            }
+            Kind::Namespace => {
+                let labels = |o: &Object| o.metadata().labels.clone();
+                if old.map(labels) != Some(labels(object)) {
+                    for kind in jobs::KINDS {
+                        let name = object.name();
+                        let inside = self.store.all(kind).filter(|o| o.namespace() == name).map(Object::reference);
+                        self.dirty.extend(inside.collect::<Vec<_>>());
+                    }
+                }
+            }
+            Kind::WorkloadPriorityClass | Kind::PriorityClass | Kind::ResourceFlavor => {
+                for kind in jobs::KINDS {
+                    let all: Vec<ObjectRef> = self.store.all(kind).map(Object::reference).collect();
+                    self.dirty.extend(all);
+                }
+            }
+            Kind::ProvisioningRequestConfig => {
+                let all: Vec<ObjectRef> = self.store.all(Kind::AdmissionCheck).map(Object::reference).collect();
+                self.dirty.extend(all);
+                self.mark_workloads(|w| !w.status.admission_checks.is_empty());
+            }
+            _ => {}
+        }
+        self.dirty.insert(reference);
+    }
+
+    /// Marks the workloads that `which` chooses.
+    pub(crate) fn mark_workloads(&mut self, which: impl Fn(&Workload) -> bool) {
+        let chosen: Vec<ObjectRef> =
+            self.fed.workloads.values().filter(|w| which(w)).map(|w| workload_ref(&w.key)).collect();
+        self.dirty.extend(chosen);
+    }
+
+    /// Does what follows from everything that was taken in since the last call, and tells when to call again if nothing
+    /// happens before.
+    pub fn reconcile(&mut self, now: Timestamp) -> Effects {
+        self.dirty.extend(self.store.release_expired(now));
+        let due: Vec<ObjectRef> = self.timers.iter().filter(|&(_, &t)| t <= now).map(|(r, _)| r.clone()).collect();
+        for reference in due {
+            self.timers.remove(&reference);
+            self.dirty.insert(reference);
+        }
+        // Feeding one object may mark others; each is fed once.
+        let mut work = BTreeSet::new();
+        while let Some(reference) = self.dirty.pop_first() {
+            if work.insert(reference.clone()) {
+                self.feed(now, &reference);
+            }
+        }
+        for reference in &work {
+            match reference.kind {
+                Kind::AdmissionCheck => self.reconcile_check(now, &reference.name),
+                kind if jobs::KINDS.contains(&kind) => self.reconcile_job(now, reference),
+                _ => {}
+            }
+        }
+        for reference in work.iter().filter(|r| r.kind == Kind::Workload) {
+            self.reconcile_workload(now, &key_of(reference));
+        }
+        self.queues_stale |= self.touched || work.iter().any(|r| CONFIGURATION.contains(&r.kind));
+        self.run_cycles(now, MOST_CYCLES);
+        if std::mem::take(&mut self.queues_stale) {
+            self.sync_queues(now);
+            self.sync_finalizers();
+        }
+        self.write_plans(now);
+        let wakes = [self.engine.next_wake(), self.store.next_release(), self.timers.values().min().copied()];
+        let mut effects = std::mem::take(&mut self.out);
+        effects.wake_at = wakes.into_iter().flatten().min();
+        effects
+    }
+
+    // ----- changes -------------------------------------------------------------------------------------------------
+
+    /// The changes to a workload's status that are being put together; `None` if the workload is not known.
+    pub(crate) fn plan(&mut self, key: &Key) -> Option<&mut Plan> {
+        let workload = self.fed.workloads.get(key)?;
+        Some(self.plans.entry(key.clone()).or_insert_with(|| Plan {
+            base: workload.status.clone(),
+            status: workload.status.clone(),
+            manager: field_manager::ADMISSION,
+            then: Then::default(),
+        }))
+    }
+
+    /// Adds a status that was decided from what is known of the workload to the changes being put together.
+    pub(crate) fn plan_status(&mut self, key: &Key, manager: &'static str, status: &WorkloadStatus, then: Then) {
+        let Some(known) = self.fed.workloads.get(key).map(|w| w.status.clone()) else { return };
+        let Some(plan) = self.plan(key) else { return };
+        plan.status = merge::status(&known, status, &plan.status);
+        plan.manager = manager;
+        plan.then.events.extend(then.events);
+        plan.then.notes.extend(then.notes);
+        for report in then.reports {
+            if !plan.then.reports.contains(&report) {
+                plan.then.reports.push(report);
+            }
+        }
+    }
+
+    /// Turns the changes that were put together into writes, as far as no other write of the workload is on its way.
+    pub(crate) fn write_plans(&mut self, now: Timestamp) {
+        for (key, plan) in std::mem::take(&mut self.plans) {
+            let reference = workload_ref(&key);
+            let (Some(object), Some(workload)) = (self.store.workload(&key), self.fed.workloads.get(&key)) else {
+                self.report(now, &key, &plan.then.reports, Written::NotFound);
+                continue;
+            };
+            if self.store.is_locked(&reference) {
+                self.plans.insert(key, plan);
+                continue;
+            }
+            let status = merge::status(&plan.base, &plan.status, &workload.status);
+            if status == workload.status {
+                self.report(now, &key, &plan.then.reports, Written::Ok);
+                continue;
+            }
+            let mut object = (**object).clone();
+            object.status = convert::status_to_api(&status);
+            self.write(plan.manager, Operation::UpdateStatus(object.into()), plan.then);
+        }
+    }
+
+    /// Asks for a write.
+    pub(crate) fn write(&mut self, manager: &'static str, operation: Operation, then: Then) {
+        self.last_write = self.last_write.saturating_add(1);
+        let id = WriteId(self.last_write);
+        let object = operation.object();
+        let written = match &operation {
+            Operation::Create(o) | Operation::Update(o) => Some((o.clone(), Part::All)),
+            Operation::UpdateStatus(o) => Some((o.clone(), Part::Status)),
+            Operation::Delete { .. } => None,
+        };
+        self.store.lock(&object, id);
+        self.in_flight.insert(id, InFlight { object, written, then });
+        self.out.writes.push(Write { id, manager, operation });
+    }
+
+    /// Lets an object be looked at again at a time, unless that is to happen before.
+    pub(crate) fn wake(&mut self, reference: &ObjectRef, at: Timestamp) {
+        let timer = self.timers.entry(reference.clone()).or_insert(at);
+        *timer = (*timer).min(at);
+    }
+
+    // ----- questions -----------------------------------------------------------------------------------------------
+
+    /// The engine, for questions about queues.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The engine, for questions that try something out. It stays as it is.
+    pub fn engine_mut(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+
+    /// The configuration.
+    pub fn configuration(&self) -> &Configuration {
+        &self.config
+    }
+
+    /// An object as it was last seen.
+    pub fn object(&self, reference: &ObjectRef) -> Option<&Object> {
+        self.store.get(reference)
+    }
+
+    /// A workload as it was last seen.
+    pub fn workload(&self, key: &Key) -> Option<&Workload> {
+        self.fed.workloads.get(key).map(Arc::as_ref)
+    }
+
+    /// All workloads, by namespace and name.
+    pub fn workloads(&self) -> impl Iterator<Item = &Workload> {
+        self.fed.workloads.values().map(Arc::as_ref)
+    }
+
+    /// The workload of a job that counts: one that is not finished before one that is, and the newest of those.
+    pub fn workload_of(&self, job: &ObjectRef) -> Option<&Workload> {
+        let uid = self.store.get(job)?.uid();
+        self.store
+            .owned_by(uid, Kind::Workload)
+            .iter()
+            .filter_map(|r| self.workload(&key_of(r)))
+            .max_by_key(|w| (!w.is_finished(), w.created, w.key.clone()))
+    }
+
+    /// The job behind a workload, if its kind is known.
+    pub fn job_of(&self, workload: &Key) -> Option<ObjectRef> {
+        owner_ref(&self.store.workload(workload)?.metadata)
+    }
+
+    /// The workloads that wait in a ClusterQueue, in the order in which they are served.
+    pub fn pending(&self, cluster_queue: &str) -> Vec<PendingWorkload> {
+        self.engine.pending(cluster_queue)
+    }
+
+    /// A ClusterQueue as the engine knows it.
+    pub(crate) fn cluster_queue_spec(&self, name: &str) -> Option<&ClusterQueueSpec> {
+        self.fed.cluster_queues.get(name)
+    }
+
+    /// A LocalQueue as the engine knows it.
+    pub(crate) fn local_queue_spec(&self, namespace: &str, name: &str) -> Option<&LocalQueueSpec> {
+        self.fed.local_queues.get(&Key::new(namespace, name))
+    }
+}
+
+/// An Event to record.
+pub(crate) fn event(
+    object: &ObjectRef,
+    kind: EventType,
+    reason: impl Into<Box<str>>,
+    note: impl Into<Box<str>>,
+) -> EventRecord {
+    EventRecord { object: object.clone(), kind, reason: reason.into(), note: note.into() }
+}
+
+/// The wait after so many failures in a row.
+fn backoff(failures: u32) -> i64 {
+    let mut wait = RETRY_BASE_MICROS;
+    for _ in 0..failures.min(16) {
+        wait = wait.saturating_mul(2).min(RETRY_MAX_MICROS);
+    }
+    wait
+}
+
+/// Whether two objects have the same status.
+pub(crate) fn same_status(a: &Object, b: &Object) -> bool {
+    match (a, b) {
+        (Object::Workload(a), Object::Workload(b)) => a.status == b.status,
+        (Object::ClusterQueue(a), Object::ClusterQueue(b)) => a.status == b.status,
+        (Object::LocalQueue(a), Object::LocalQueue(b)) => a.status == b.status,
+        (Object::Cohort(a), Object::Cohort(b)) => a.status == b.status,
+        (Object::AdmissionCheck(a), Object::AdmissionCheck(b)) => a.status == b.status,
+        (Object::Job(a), Object::Job(b)) => a.status == b.status,
+        _ => false,
+    }
+}
+
+/// Whether two objects have the same spec and the metadata that is written.
+fn same_but_status(a: &Object, b: &Object) -> bool {
+    let meta = |o: &Object| {
+        let m = o.metadata();
+        (m.labels.clone(), m.annotations.clone(), m.finalizers.clone(), m.owner_references.clone())
+    };
+    meta(a) == meta(b)
+        && match (a, b) {
+            (Object::Workload(a), Object::Workload(b)) => a.spec == b.spec,
+            (Object::AdmissionCheck(a), Object::AdmissionCheck(b)) => a.spec == b.spec,
+            (Object::ClusterQueue(a), Object::ClusterQueue(b)) => a.spec == b.spec,
+            (Object::ResourceFlavor(a), Object::ResourceFlavor(b)) => a.spec == b.spec,
+            (Object::Topology(a), Object::Topology(b)) => a.spec == b.spec,
+            (Object::Job(a), Object::Job(b)) => a.spec == b.spec,
+            (Object::JobSet(a), Object::JobSet(b)) => a.spec == b.spec,
+            (Object::RayJob(a), Object::RayJob(b)) => a.spec == b.spec,
+            (Object::RayCluster(a), Object::RayCluster(b)) => a.spec == b.spec,
+            (Object::PodTemplate(a), Object::PodTemplate(b)) => a.template == b.template,
+            (Object::ProvisioningRequest(a), Object::ProvisioningRequest(b)) => a.spec == b.spec,
+            _ => false,
+        }
+}

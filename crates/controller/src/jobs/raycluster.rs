@@ -1,0 +1,51 @@
+//! RayClusters.
+
+use slicegate_api::ray::{GROUP, RayCluster};
+use slicegate_api::{ObjectMeta, kueue};
+
+use super::{Finished, Integration, JobContext, JobError, ray};
+use crate::podset::PodSetInfo;
+
+impl Integration for RayCluster {
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn group(&self) -> &'static str {
+        GROUP
+    }
+
+    fn is_suspended(&self) -> bool {
+        self.spec.suspend.unwrap_or(false)
+    }
+
+    fn suspend(&mut self) {
+        self.spec.suspend = Some(true);
+    }
+
+    fn pod_sets(&self, context: &JobContext<'_>) -> Result<Vec<kueue::PodSet>, JobError> {
+        ray::pod_sets(&self.spec, self.metadata.annotations.as_ref(), context.gates)
+    }
+
+    fn run(&mut self, infos: &[PodSetInfo], context: &JobContext<'_>) -> Result<(), JobError> {
+        ray::run(&mut self.spec, infos, context.gates)?;
+        self.spec.suspend = Some(false);
+        Ok(())
+    }
+
+    fn restore(&mut self, infos: &[PodSetInfo], _: &JobContext<'_>) -> bool {
+        ray::restore(&mut self.spec, infos)
+    }
+
+    fn is_active(&self) -> bool {
+        ray::cluster_is_active(self)
+    }
+
+    fn pods_ready(&self) -> bool {
+        self.status.state.as_deref() == Some("ready")
+    }
+
+    fn finished(&self) -> Option<Finished> {
+        None
+    }
+}

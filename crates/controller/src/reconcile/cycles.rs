@@ -1,0 +1,89 @@
+//! Scheduling cycles, and what follows from their decisions.
+
+use std::collections::BTreeSet;
+
+use slicegate_admission::{Cycle, Entry, Event, Eviction, Outcome};
+use slicegate_workload::{Key, Timestamp};
+
+use crate::controller::{Controller, Report, Then, event};
+use crate::io::{EventRecord, EventType, field_manager};
+use crate::store::workload_ref;
+
+fn record(told: &Event) -> EventRecord {
+    let kind = match told.kind {
+        slicegate_admission::EventType::Normal => EventType::Normal,
+        slicegate_admission::EventType::Warning => EventType::Warning,
+    };
+    event(&workload_ref(&told.object), kind, told.reason.clone(), told.note.clone())
+}
+
+impl Controller {
+    /// Runs cycles until they decide nothing new, if anything changed since the last ones.
+    pub(crate) fn run_cycles(&mut self, now: Timestamp, most: u32) {
+        let due = self.engine.next_wake().is_some_and(|t| t <= now);
+        if !std::mem::take(&mut self.touched) && !due {
+            return;
+        }
+        self.queues_stale = true;
+        self.engine.flush(now);
+        // Heads that were looked at since the last one that made a difference: to look at them again would change nothing.
+        let mut seen: BTreeSet<Key> = BTreeSet::new();
+        for _ in 0..most {
+            if !self.engine.has_heads(now) {
+                break;
+            }
+            let cycle = self.engine.cycle(now);
+            let heads: Vec<Key> = cycle.entries.iter().map(|e| e.workload.clone()).collect();
+            let progressed = cycle.progressed;
+            self.take_decisions(cycle);
+            if progressed {
+                seen.clear();
+                continue;
+            }
+            let mut news = false;
+            for head in heads {
+                news |= seen.insert(head);
+            }
+            if !news {
+                break;
+            }
+        }
+    }
+
+    fn take_decisions(&mut self, cycle: Cycle) {
+        for entry in &cycle.entries {
+            self.note_entry(entry, &cycle.evictions);
+        }
+        for entry in cycle.entries {
+            self.take_entry(entry);
+        }
+        for eviction in &cycle.evictions {
+            self.take_eviction(eviction);
+        }
+    }
+
+    fn take_entry(&mut self, entry: Entry) {
+        let admitted = matches!(entry.outcome, Outcome::Admitted { .. });
+        if let Some(status) = &entry.status {
+            let then = Then {
+                events: entry.events.iter().map(record).collect(),
+                reports: if admitted { vec![Report::Admission] } else { Vec::new() },
+                ..Then::default()
+            };
+            self.plan_status(&entry.workload, field_manager::ADMISSION, status, then);
+        }
+        if let Some(next) = entry.then {
+            let then = Then { events: next.events.iter().map(record).collect(), ..Then::default() };
+            self.plan_status(&next.workload, field_manager::ADMISSION, &next.status, then);
+        }
+    }
+
+    fn take_eviction(&mut self, eviction: &Eviction) {
+        let then = Then {
+            events: eviction.events.iter().map(record).collect(),
+            reports: vec![Report::Eviction],
+            ..Then::default()
+        };
+        self.plan_status(&eviction.workload, field_manager::ADMISSION, &eviction.status, then);
+    }
+}

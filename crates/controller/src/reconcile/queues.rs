@@ -1,0 +1,195 @@
+//! The status of queues and of admission checks.
+
+use slicegate_admission::{Activity, FlavorUsage};
+use slicegate_api::{Condition, Kind, Object, convert, kueue};
+use slicegate_quota::request_quantity;
+use slicegate_workload::{Key, Timestamp};
+
+use crate::controller::{Controller, Then};
+use crate::io::{Operation, field_manager};
+use crate::keys;
+
+/// Sets a condition of an API object; its transition time moves only if its status changes.
+fn set_condition(conditions: &mut Vec<Condition>, mut new: Condition) {
+    match conditions.iter_mut().find(|c| c.type_ == new.type_) {
+        Some(old) => {
+            if old.status == new.status {
+                new.last_transition_time = old.last_transition_time.clone();
+            }
+            *old = new;
+        }
+        None => conditions.push(new),
+    }
+}
+
+fn active(activity: &Activity, generation: Option<i64>, now: Timestamp) -> Condition {
+    Condition {
+        type_: "Active".to_owned(),
+        status: if activity.active { "True" } else { "False" }.to_owned(),
+        reason: activity.reason.to_owned(),
+        message: activity.message.to_string(),
+        last_transition_time: convert::time_to_api(now.truncated()),
+        observed_generation: generation,
+    }
+}
+
+fn count(n: usize) -> i32 {
+    i32::try_from(n).unwrap_or(i32::MAX)
+}
+
+fn usage(list: &[FlavorUsage], borrowed: bool) -> Vec<kueue::FlavorUsage> {
+    let mut all: Vec<kueue::FlavorUsage> = Vec::new();
+    for item in list {
+        let quantity = |amount: slicegate_quota::Amount| {
+            convert::quantity_to_api(request_quantity(&item.resource, amount.value()))
+        };
+        let resource = kueue::ResourceUsage {
+            name: item.resource.to_string(),
+            total: quantity(item.total),
+            borrowed: borrowed.then(|| quantity(item.borrowed)),
+        };
+        match all.iter_mut().find(|f| f.name == *item.flavor) {
+            Some(flavor) => flavor.resources.push(resource),
+            None => all.push(kueue::FlavorUsage { name: item.flavor.to_string(), resources: vec![resource] }),
+        }
+    }
+    all
+}
+
+impl Controller {
+    /// Writes the statuses of queues and Cohorts that changed.
+    pub(crate) fn sync_queues(&mut self, now: Timestamp) {
+        let mut writes: Vec<Object> = Vec::new();
+        for object in self.store.all(Kind::ClusterQueue) {
+            let Object::ClusterQueue(queue) = object else { continue };
+            if self.store.is_locked(&object.reference()) {
+                continue;
+            }
+            let Some(report) = self.engine.cluster_queue(object.name()) else { continue };
+            let mut status = queue.status.clone();
+            set_condition(&mut status.conditions, active(&report.activity, queue.metadata.generation, now));
+            status.flavors_reservation = usage(&report.reservation, true);
+            status.flavors_usage = usage(&report.usage, true);
+            status.pending_workloads = count(report.pending);
+            status.reserving_workloads = count(report.reserving);
+            status.admitted_workloads = count(report.admitted);
+            status.fair_sharing = self.config.engine.fair_sharing.as_ref().map(|_| kueue::FairSharingStatus {
+                weighted_share: report.weighted_share.0,
+                admission_fair_sharing_status: None,
+            });
+            if status != queue.status {
+                writes.push(kueue::ClusterQueue { status, ..(**queue).clone() }.into());
+            }
+        }
+        for object in self.store.all(Kind::LocalQueue) {
+            let Object::LocalQueue(queue) = object else { continue };
+            if self.store.is_locked(&object.reference()) {
+                continue;
+            }
+            let Some(report) = self.engine.local_queue(&Key::new(object.namespace(), object.name())) else { continue };
+            let mut status = queue.status.clone();
+            set_condition(&mut status.conditions, active(&report.activity, queue.metadata.generation, now));
+            status.flavors_reservation = usage(&report.reservation, false);
+            status.flavors_usage = usage(&report.usage, false);
+            status.pending_workloads = count(report.pending);
+            status.reserving_workloads = count(report.reserving);
+            status.admitted_workloads = count(report.admitted);
+            if status != queue.status {
+                writes.push(kueue::LocalQueue { status, ..(**queue).clone() }.into());
+            }
+        }
+        if self.config.engine.fair_sharing.is_some() {
+            for object in self.store.all(Kind::Cohort) {
+                let Object::Cohort(cohort) = object else { continue };
+                if self.store.is_locked(&object.reference()) {
+                    continue;
+                }
+                let Some(report) = self.engine.cohort(object.name()) else { continue };
+                let status = kueue::CohortStatus {
+                    fair_sharing: Some(kueue::FairSharingStatus {
+                        weighted_share: report.weighted_share.0,
+                        admission_fair_sharing_status: None,
+                    }),
+                };
+                if status != cohort.status {
+                    writes.push(kueue::Cohort { status, ..(**cohort).clone() }.into());
+                }
+            }
+        }
+        for object in writes {
+            self.write(field_manager::ADMISSION, Operation::UpdateStatus(object), Then::default());
+        }
+    }
+
+    /// Keeps objects that others use from vanishing: each gets a finalizer, which goes when it is deleted and not used any
+    /// more.
+    pub(crate) fn sync_finalizers(&mut self) {
+        let mut writes: Vec<Object> = Vec::new();
+        for kind in [Kind::ClusterQueue, Kind::ResourceFlavor, Kind::AdmissionCheck, Kind::Topology] {
+            for object in self.store.all(kind) {
+                let metadata = object.metadata();
+                let has = metadata.finalizers.iter().flatten().any(|f| f == keys::RESOURCE_IN_USE);
+                let deleting = metadata.deletion_timestamp.is_some();
+                let changes = if deleting { has && !self.is_in_use(object) } else { !has };
+                if !changes || self.store.is_locked(&object.reference()) {
+                    continue;
+                }
+                let mut new = object.clone();
+                let finalizers = &mut new.metadata_mut().finalizers;
+                if deleting {
+                    finalizers.iter_mut().for_each(|list| list.retain(|f| f != keys::RESOURCE_IN_USE));
+                    if finalizers.as_ref().is_some_and(Vec::is_empty) {
+                        *finalizers = None;
+                    }
+                } else {
+                    finalizers.get_or_insert_default().push(keys::RESOURCE_IN_USE.to_owned());
+                }
+                writes.push(new);
+            }
+        }
+        for object in writes {
+            self.write(field_manager::ADMISSION, Operation::Update(object), Then::default());
+        }
+    }
+
+    /// Whether a ClusterQueue has workloads, or anything names the object.
+    fn is_in_use(&self, object: &Object) -> bool {
+        let name = object.name();
+        let queues = || {
+            self.store.all(Kind::ClusterQueue).filter_map(|o| match o {
+                Object::ClusterQueue(q) => Some(&q.spec),
+                _ => None,
+            })
+        };
+        match object.kind() {
+            Kind::ClusterQueue => self.engine.cluster_queue(name).is_some_and(|r| r.reserving > 0),
+            Kind::ResourceFlavor => {
+                queues().any(|q| q.resource_groups.iter().flat_map(|g| &g.flavors).any(|f| f.name == name))
+            }
+            Kind::AdmissionCheck => queues().any(|q| {
+                q.admission_checks_strategy.iter().flat_map(|s| &s.admission_checks).any(|rule| rule.name == name)
+            }),
+            Kind::Topology => self.store.all(Kind::ResourceFlavor).any(|o| match o {
+                Object::ResourceFlavor(f) => f.spec.topology_name.as_deref() == Some(name),
+                _ => false,
+            }),
+            _ => false,
+        }
+    }
+
+    /// Writes whether an admission check for capacity can be used.
+    pub(crate) fn reconcile_check(&mut self, now: Timestamp, name: &str) {
+        let Some(check) = self.store.check(name).cloned() else { return };
+        let object = Object::AdmissionCheck(check.clone());
+        if check.spec.controller_name != keys::PROVISIONING_CONTROLLER || self.store.is_locked(&object.reference()) {
+            return;
+        }
+        let condition = self.provisioning_active(&check, now);
+        let mut status = check.status.clone();
+        set_condition(&mut status.conditions, condition);
+        if status != check.status {
+            let new = kueue::AdmissionCheck { status, ..(*check).clone() };
+            self.write(field_manager::PROVISIONING, Operation::UpdateStatus(new.into()), Then::default());
+        }
+    }
+}

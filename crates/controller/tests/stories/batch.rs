@@ -1,0 +1,286 @@
+//! Batch Jobs, and what queues and their admins do to them.
+
+use serde_json::{Value, json};
+use slicegate_api::{Kind, ObjectRef};
+use slicegate_controller::Configuration;
+use slicegate_workload::ConditionType;
+
+use crate::api::World;
+
+fn world(quota: &str, preemption: &Value) -> World {
+    let mut world = World::new(Configuration::default());
+    world.put(json!({"kind": "ResourceFlavor", "metadata": {"name": "std"}, "spec": {
+        "nodeLabels": {"pool": "std"}, "tolerations": [{"key": "std", "operator": "Exists"}]}}));
+    world.put(json!({"kind": "ClusterQueue", "metadata": {"name": "cq"}, "spec": {
+        "namespaceSelector": {}, "preemption": preemption,
+        "resourceGroups": [{"coveredResources": ["cpu"], "flavors": [
+            {"name": "std", "resources": [{"name": "cpu", "nominalQuota": quota}]}]}]}}));
+    world.put(json!({"kind": "LocalQueue", "metadata": {"name": "lq"}, "spec": {"clusterQueue": "cq"}}));
+    world.settle();
+    world
+}
+
+fn job(name: &str, pods: i64) -> Value {
+    json!({"kind": "Job", "metadata": {"name": name, "labels": {"kueue.x-k8s.io/queue-name": "lq"}},
+        "spec": {"parallelism": pods, "completions": pods, "suspend": true, "template": {
+            "metadata": {"labels": {"batch.kubernetes.io/controller-uid": "u", "controller-uid": "u",
+                "batch.kubernetes.io/job-name": name, "job-name": name}},
+            "spec": {"restartPolicy": "Never",
+                "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}}})
+}
+
+fn running(world: &mut World, job: &ObjectRef, active: i64) {
+    world.edit(job, |v| {
+        v["status"]["active"] = active.into();
+        v["status"]["ready"] = active.into();
+        if active > 0 {
+            v["status"]["startTime"] = json!("2026-01-01T00:00:01Z");
+        }
+    });
+    world.settle();
+}
+
+fn edit_queue(world: &mut World, kind: Kind, change: impl FnOnce(&mut Value)) {
+    let reference = match kind {
+        Kind::LocalQueue => ObjectRef::new(kind, "default", "lq"),
+        _ => ObjectRef::new(kind, "", "cq"),
+    };
+    world.edit(&reference, change);
+    world.settle();
+}
+
+fn reason(world: &World, job: &ObjectRef, kind: &ConditionType) -> String {
+    world.workload(job).status.conditions.get(kind).map_or_else(String::new, |c| c.reason.to_string())
+}
+
+#[test]
+fn a_job_is_stopped_in_steps_and_its_template_restored() {
+    let mut world = world("4", &json!({"withinClusterQueue": "LowerPriority"}));
+    world.put(json!({"kind": "WorkloadPriorityClass", "metadata": {"name": "high"}, "value": 9}));
+    let low = world.put(job("low", 4));
+    world.settle();
+    running(&mut world, &low, 4);
+    let started = world.json(&low)["spec"].clone();
+    assert_eq!(started["template"]["spec"]["nodeSelector"]["pool"], "std");
+    assert_eq!(started["template"]["spec"]["tolerations"][0]["key"], "std");
+    let recorded = world.json(&ObjectRef::new(Kind::Workload, "default", world.key(&low).name));
+    let labels = &recorded["spec"]["podSets"][0]["template"]["metadata"]["labels"];
+    assert_eq!(*labels, json!({"batch.kubernetes.io/job-name": "low"}));
+
+    let mut urgent = job("urgent", 2);
+    urgent["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = "high".into();
+    let urgent = world.put(urgent);
+    world.settle();
+    assert_eq!(world.workload(&urgent).spec.priority, 9);
+    // While its pods run only their end is asked for; the start time goes and the template comes back after.
+    let spec = world.json(&low)["spec"].clone();
+    assert_eq!(spec["suspend"], true);
+    assert!(world.json(&low)["status"].get("startTime").is_none());
+    assert!(spec["template"]["spec"].get("nodeSelector").is_none());
+    assert_eq!(spec["template"]["metadata"]["labels"]["controller-uid"], "u", "the Job controller's own labels stay");
+    assert!(world.json(&low)["metadata"].get("annotations").is_none());
+    assert!(world.has(&low, &ConditionType::QuotaReserved));
+    running(&mut world, &low, 0);
+    assert!(!world.has(&low, &ConditionType::QuotaReserved));
+    assert!(world.has(&urgent, &ConditionType::Admitted));
+    assert_eq!(world.reasons(&low).iter().filter(|r| **r == "Stopped").count(), 1);
+}
+
+#[test]
+fn fewer_pods_run_if_fewer_are_enough() {
+    let mut world = world("3", &json!({}));
+    let mut asks = job("a", 5);
+    asks["metadata"]["annotations"] = json!({"kueue.x-k8s.io/job-min-parallelism": "2"});
+    let reference = world.put(asks);
+    world.settle();
+    assert!(world.has(&reference, &ConditionType::Admitted));
+    assert_eq!(world.json(&reference)["spec"]["parallelism"], 3);
+    let assignment = &world.workload(&reference).status.admission.as_ref().unwrap().pod_set_assignments[0];
+    assert_eq!(assignment.count, Some(3));
+    running(&mut world, &reference, 3);
+    assert_eq!(world.json(&reference)["spec"]["suspend"], false);
+
+    edit_queue(&mut world, Kind::ClusterQueue, |v| v["spec"]["stopPolicy"] = "HoldAndDrain".into());
+    assert_eq!(reason(&world, &reference, &ConditionType::Evicted), "ClusterQueueStopped");
+    running(&mut world, &reference, 0);
+    assert_eq!(world.json(&reference)["spec"]["parallelism"], 5);
+    assert!(world.workload(&reference).status.conditions.is_false(&ConditionType::Requeued));
+    edit_queue(&mut world, Kind::ClusterQueue, |v| v["spec"]["stopPolicy"] = "None".into());
+    assert_eq!(reason(&world, &reference, &ConditionType::Requeued), "ClusterQueueRestarted");
+    assert_eq!(world.json(&reference)["spec"]["parallelism"], 3);
+}
+
+#[test]
+fn queues_hold_lose_and_regain_their_workloads() {
+    let mut world = world("4", &json!({}));
+    edit_queue(&mut world, Kind::LocalQueue, |v| v["spec"]["stopPolicy"] = "Hold".into());
+    let a = world.put(job("a", 1));
+    world.settle();
+    assert_eq!(reason(&world, &a, &ConditionType::QuotaReserved), "Suspended");
+    let queue = world.json(&ObjectRef::new(Kind::LocalQueue, "default", "lq"));
+    assert_eq!(queue["status"]["conditions"][0]["reason"], "Stopped");
+    edit_queue(&mut world, Kind::LocalQueue, |v| v["spec"]["stopPolicy"] = "None".into());
+    assert!(world.has(&a, &ConditionType::Admitted));
+
+    let mut lost = job("lost", 1);
+    lost["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "nowhere".into();
+    let lost = world.put(lost);
+    world.settle();
+    assert_eq!(reason(&world, &lost, &ConditionType::QuotaReserved), "Misconfigured");
+    world.edit(&lost, |v| v["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "lq".into());
+    world.settle();
+    assert!(world.has(&lost, &ConditionType::Admitted));
+    assert_eq!(&*world.workload(&lost).spec.queue_name, "lq");
+}
+
+#[test]
+fn a_workload_is_deactivated_and_taken_up_again() {
+    let mut world = world("4", &json!({}));
+    let a = world.put(job("a", 1));
+    world.settle();
+    running(&mut world, &a, 1);
+    let workload = ObjectRef::new(Kind::Workload, "default", world.key(&a).name);
+    world.edit(&workload, |v| v["spec"]["active"] = false.into());
+    world.settle();
+    assert_eq!(reason(&world, &a, &ConditionType::Evicted), "Deactivated");
+    running(&mut world, &a, 0);
+    assert_eq!(reason(&world, &a, &ConditionType::QuotaReserved), "Deactivated");
+    assert_eq!(world.json(&a)["spec"]["suspend"], true);
+    world.edit(&workload, |v| v["spec"]["active"] = true.into());
+    world.settle();
+    assert_eq!(reason(&world, &a, &ConditionType::Requeued), "Reactivated");
+    assert!(world.has(&a, &ConditionType::Admitted));
+}
+
+#[test]
+fn a_job_that_runs_too_long_is_deactivated() {
+    let mut world = world("4", &json!({}));
+    let mut limited = job("a", 1);
+    limited["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"] = "60".into();
+    let a = world.put(limited);
+    world.settle();
+    running(&mut world, &a, 1);
+    assert_eq!(world.wake_at, Some(world.now.plus_seconds(60)));
+    world.sleep();
+    assert!(!world.workload(&a).spec.active);
+    assert_eq!(reason(&world, &a, &ConditionType::Evicted), "DeactivatedDueToMaximumExecutionTimeExceeded");
+    let workload = ObjectRef::new(Kind::Workload, "default", world.key(&a).name);
+    assert!(world.reasons(&workload).contains(&"MaximumExecutionTimeExceeded"));
+}
+
+#[test]
+fn a_job_that_changes_while_it_waits_asks_anew() {
+    let mut world = world("2", &json!({}));
+    let a = world.put(job("a", 4));
+    world.settle();
+    assert_eq!(reason(&world, &a, &ConditionType::QuotaReserved), "ExceedsMaxQuota");
+    world.edit(&a, |v| {
+        v["spec"]["parallelism"] = 2.into();
+        v["spec"]["completions"] = 2.into();
+    });
+    world.settle();
+    assert!(world.has(&a, &ConditionType::Admitted));
+    assert_eq!(world.reasons(&a), ["CreatedWorkload", "UpdatedWorkload", "Started"]);
+}
+
+#[test]
+fn a_raised_quota_lets_in_who_waits() {
+    let mut world = world("2", &json!({}));
+    let a = world.put(job("a", 3));
+    world.settle();
+    assert!(!world.has(&a, &ConditionType::QuotaReserved));
+    edit_queue(&mut world, Kind::ClusterQueue, |v| {
+        v["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"] = "4".into();
+    });
+    assert!(world.has(&a, &ConditionType::Admitted));
+}
+
+#[test]
+fn selectors_that_contradict_one_another_end_the_workload() {
+    let mut world = world("4", &json!({}));
+    let mut picky = job("a", 1);
+    // The flavor fits by affinity rules of its own, but its label contradicts the template's label.
+    picky["spec"]["template"]["metadata"]["labels"]["kueue.x-k8s.io/podset"] = "other".into();
+    let a = world.put(picky);
+    world.settle();
+    assert_eq!(reason(&world, &a, &ConditionType::Finished), "FailedToStart");
+    assert_eq!(world.json(&a)["spec"]["suspend"], true);
+    let queue = world.json(&ObjectRef::new(Kind::ClusterQueue, "", "cq"));
+    assert_eq!(queue["status"]["reservingWorkloads"], 0, "its quota is free");
+}
+
+#[test]
+fn an_elastic_job_grows_by_a_slice_that_replaces_the_first() {
+    let mut world = world("6", &json!({}));
+    let mut grows = job("a", 2);
+    grows["metadata"]["annotations"] = json!({"kueue.x-k8s.io/elastic-job": "true"});
+    grows["spec"].as_object_mut().unwrap().remove("completions");
+    let a = world.put(grows);
+    world.settle();
+    running(&mut world, &a, 2);
+    let first = world.key(&a);
+    let resize = |world: &mut World, pods: i64| {
+        world.edit(&a, |v| v["spec"]["parallelism"] = pods.into());
+        world.settle();
+    };
+    resize(&mut world, 4);
+    let second = world.key(&a);
+    assert_ne!(first, second);
+    let slice = world.workload(&a).clone();
+    assert!(slice.is_admitted());
+    assert_eq!(&*slice.annotations["kueue.x-k8s.io/workload-slice-name"], &*first.name);
+    let replaced = world.controller.workload(&first).unwrap().status.conditions.get(&ConditionType::Finished).unwrap();
+    assert_eq!(&*replaced.reason, "WorkloadSliceReplaced");
+    assert_eq!(world.json(&a)["spec"]["suspend"], false, "it ran on");
+    let queue = world.json(&ObjectRef::new(Kind::ClusterQueue, "", "cq"));
+    assert_eq!(queue["status"]["flavorsUsage"][0]["resources"][0]["total"], "4");
+
+    resize(&mut world, 3);
+    assert_eq!(world.key(&a), second, "a smaller size needs no new slice");
+    let queue = world.json(&ObjectRef::new(Kind::ClusterQueue, "", "cq"));
+    assert_eq!(queue["status"]["flavorsUsage"][0]["resources"][0]["total"], "3");
+
+    resize(&mut world, 7);
+    let third = world.workload(&a).clone();
+    assert!(!third.has_quota_reservation());
+    assert_eq!(world.json(&a)["spec"]["suspend"], false, "what runs runs on");
+}
+
+#[test]
+fn what_is_in_use_stays_until_it_is_not() {
+    let mut world = world("4", &json!({}));
+    let (flavor, queue) =
+        (ObjectRef::new(Kind::ResourceFlavor, "", "std"), ObjectRef::new(Kind::ClusterQueue, "", "cq"));
+    assert_eq!(world.json(&flavor)["metadata"]["finalizers"][0], "kueue.x-k8s.io/resource-in-use");
+    let a = world.put(job("a", 1));
+    world.settle();
+    running(&mut world, &a, 1);
+    world.delete(&flavor);
+    world.settle();
+    assert!(world.api.objects.contains_key(&flavor), "the ClusterQueue names it");
+    world.delete(&queue);
+    world.settle();
+    assert_eq!(world.json(&queue)["status"]["conditions"][0]["reason"], "Terminating");
+    assert!(world.has(&a, &ConditionType::Admitted), "what runs runs on");
+    world.delete(&a);
+    world.settle();
+    assert!(!world.api.objects.contains_key(&queue));
+    assert!(!world.api.objects.contains_key(&flavor));
+}
+
+#[test]
+fn a_child_runs_only_while_its_owner_may() {
+    let mut world = world("4", &json!({}));
+    let owner = world.put(crate::api::jobset("owner", 1, None));
+    world.settle();
+    let uid = world.json(&owner)["metadata"]["uid"].clone();
+    let mut child = job("child", 1);
+    child["metadata"]["ownerReferences"] = json!([{"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
+        "name": "owner", "uid": uid, "controller": true}]);
+    child["spec"]["suspend"] = false.into();
+    let child = world.put(child);
+    world.settle();
+    assert_eq!(world.json(&child)["spec"]["suspend"], true, "there is no quota for TPUs here");
+    assert_eq!(world.reasons(&child), ["Suspended"]);
+    assert!(world.controller.workload_of(&child).is_none());
+}

@@ -1,0 +1,10 @@
+//! Jobs from creation to their end, on a small API server in memory.
+
+#[cfg(test)]
+mod api;
+#[cfg(test)]
+mod batch;
+#[cfg(test)]
+mod capacity;
+#[cfg(test)]
+mod jobsets;

@@ -1,0 +1,473 @@
+//! The loop: events happen, controllers look at what changed, time moves on.
+
+use std::collections::BTreeMap;
+
+use slicegate_api::{Kind, Object, ObjectRef};
+use slicegate_controller::{Configuration, Controller, EventRecord, WriteError, WriteOutcome};
+use slicegate_workload::Timestamp;
+
+use crate::admission::Admission;
+use crate::defaults;
+use crate::duration::Elapsed;
+use crate::input::{Apply, Files, Input, Item, Plan, ScenarioError};
+use crate::store::{History, Store};
+use crate::timeline::{Entry, EntryKind};
+use crate::verdict::{JobVerdict, verdicts};
+use crate::world::{Event, World};
+
+/// Rounds at one moment after which it is taken for a fault that nothing settles.
+const ROUNDS: usize = 100_000;
+/// Calls on the controller's own account, one after another, that may change nothing.
+const IDLE_WAKES: usize = 100;
+
+/// A Kubernetes Event that the controller recorded, and when.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RecordedEvent {
+    /// When.
+    pub time: Timestamp,
+    /// The event.
+    pub event: EventRecord,
+}
+
+/// What came of a simulation.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// When it started.
+    pub start: Timestamp,
+    /// When the last thing happened.
+    pub end: Timestamp,
+    /// What happened.
+    pub timeline: Vec<Entry>,
+    /// What was taken otherwise than written, or taken to be there.
+    pub warnings: Vec<String>,
+    /// Every version of every object, if it was kept.
+    pub history: History,
+    /// The objects at the end.
+    pub objects: BTreeMap<ObjectRef, Object>,
+    /// The Events that the controller recorded.
+    pub events: Vec<RecordedEvent>,
+    /// What became of each job.
+    pub verdicts: Vec<JobVerdict>,
+}
+
+impl Outcome {
+    /// The objects as they were at a time; those at the end if no history was kept.
+    pub fn objects_at(&self, time: Timestamp) -> BTreeMap<ObjectRef, Object> {
+        if self.history.revisions().is_empty() || time >= self.end {
+            self.objects.clone()
+        } else {
+            self.history.at(time)
+        }
+    }
+}
+
+/// An invariant that does not hold.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Violation {
+    /// A node has more pods than it has room for.
+    #[error("node {node} is overcommitted: {used} of {allocatable} {resource} are used")]
+    Overcommitted {
+        /// The node.
+        node: Box<str>,
+        /// The resource.
+        resource: Box<str>,
+        /// What its pods use.
+        used: String,
+        /// What it has.
+        allocatable: String,
+    },
+    /// Chips of a node belong to several pods.
+    #[error("the chips of node {node} belong to {} pods", pods.len())]
+    SharedChips {
+        /// The node.
+        node: Box<str>,
+        /// The pods.
+        pods: Vec<ObjectRef>,
+    },
+    /// A multi-host pool has some of its nodes only.
+    #[error("node pool {pool} has {nodes} nodes, but its slice has {hosts}: it must have all or none")]
+    BrokenSlice {
+        /// The pool.
+        pool: Box<str>,
+        /// Its nodes.
+        nodes: usize,
+        /// Those of its slice.
+        hosts: u32,
+    },
+    /// A pod is on a node that is not there.
+    #[error("{pod} is on node {node}, which is not there")]
+    Homeless {
+        /// The pod.
+        pod: ObjectRef,
+        /// The node.
+        node: Box<str>,
+    },
+    /// Pods of several Jobs lie in one exclusive topology domain.
+    #[error("{domain} holds pods of several exclusive Jobs of one priority: {}", keys.join(", "))]
+    SharedDomain {
+        /// The domain.
+        domain: Box<str>,
+        /// The Jobs' keys.
+        keys: Vec<String>,
+    },
+}
+
+/// A simulated cluster with a controller.
+pub struct Simulation<A = Controller> {
+    world: World,
+    admission: A,
+    applies: Vec<Apply>,
+    events: Vec<RecordedEvent>,
+    wake: Option<Timestamp>,
+    idle_wakes: usize,
+    last: Timestamp,
+    over: bool,
+}
+
+impl Simulation<Controller> {
+    /// A simulation with Slicegate's controller.
+    ///
+    /// # Errors
+    /// If the scenario cannot be played; all that is wrong with it.
+    pub fn new(input: Input, files: &dyn Files, configuration: Configuration) -> Result<Self, Vec<ScenarioError>> {
+        Self::with(input, files, Controller::new(configuration))
+    }
+}
+
+impl<A: Admission> Simulation<A> {
+    /// A simulation with this controller.
+    ///
+    /// # Errors
+    /// If the scenario cannot be played; all that is wrong with it.
+    pub fn with(input: Input, files: &dyn Files, admission: A) -> Result<Self, Vec<ScenarioError>> {
+        let keep_history = input.options.keep_history;
+        let plan = Plan::new(input, files)?;
+        let mut world = World::new(plan.settings, keep_history);
+        for (number, apply) in plan.applies.iter().enumerate() {
+            world.queue.schedule(world.settings.start.plus_micros(apply.at), Event::Apply(number));
+        }
+        for namespace in namespaces(&plan.applies) {
+            if let Ok(object) = Kind::Namespace.read(serde_json::json!({
+                "metadata": {"name": namespace, "labels": {"kubernetes.io/metadata.name": namespace}}
+            })) {
+                let _ = world.store.create(object);
+            }
+        }
+        let last = world.now;
+        Ok(Self {
+            world,
+            admission,
+            applies: plan.applies,
+            events: Vec::new(),
+            wake: None,
+            idle_wakes: 0,
+            last,
+            over: false,
+        })
+    }
+
+    /// Runs to the end.
+    pub fn run(mut self) -> Outcome {
+        while self.step() {}
+        self.finish()
+    }
+
+    /// Lets the next thing happen, with everything that follows at once. Answers whether there was one.
+    pub fn step(&mut self) -> bool {
+        if self.over {
+            return false;
+        }
+        let limit = self.world.settings.until.map(|until| self.world.settings.start.plus_micros(until));
+        let Some((at, _)) = self.world.queue.peek() else {
+            self.over = true;
+            return false;
+        };
+        if limit.is_some_and(|limit| at > limit) {
+            self.over = true;
+            return false;
+        }
+        self.world.set_now(at);
+        let told = self.world.timeline.len();
+        let mut wakes_only = true;
+        // Documents are applied one by one; what else is due at this moment happens together.
+        loop {
+            let Some((_, event)) = self.world.queue.pop() else { break };
+            match event {
+                Event::Apply(number) => {
+                    wakes_only = false;
+                    self.apply(number);
+                    if !matches!(self.world.queue.peek(), Some((next, Event::Apply(_))) if next == at && self.is_start(at))
+                    {
+                        break;
+                    }
+                }
+                Event::Wake => {
+                    if self.wake == Some(at) {
+                        self.wake = None;
+                    }
+                }
+                event => {
+                    wakes_only = false;
+                    self.world.happen(event);
+                }
+            }
+            if !matches!(self.world.queue.peek(), Some((next, event)) if next == at && (self.is_start(at) || !matches!(event, Event::Apply(_))))
+            {
+                break;
+            }
+        }
+        let changed = self.settle();
+        if changed || self.world.timeline.len() > told {
+            self.last = at;
+        }
+        let only_wakes_left = self.world.queue.iter().all(|event| *event == Event::Wake);
+        if wakes_only && !changed && only_wakes_left {
+            self.idle_wakes += 1;
+            self.over |= self.idle_wakes >= IDLE_WAKES;
+        } else {
+            self.idle_wakes = 0;
+        }
+        true
+    }
+
+    fn is_start(&self, at: Timestamp) -> bool {
+        at == self.world.settings.start
+    }
+
+    /// What came of it.
+    pub fn finish(mut self) -> Outcome {
+        let verdicts = verdicts(&self.world);
+        let history = self.world.store.take_history();
+        let objects = self.world.store.iter().map(|(key, object)| (key.clone(), object.clone())).collect();
+        Outcome {
+            start: self.world.settings.start,
+            end: self.last,
+            timeline: self.world.timeline,
+            warnings: self.world.warnings,
+            history,
+            objects,
+            events: self.events,
+            verdicts,
+        }
+    }
+
+    /// The simulated time.
+    pub fn now(&self) -> Timestamp {
+        self.world.now
+    }
+
+    /// The objects.
+    pub fn store(&self) -> &Store {
+        &self.world.store
+    }
+
+    /// The controller.
+    pub fn admission(&self) -> &A {
+        &self.admission
+    }
+
+    /// What happened so far.
+    pub fn timeline(&self) -> &[Entry] {
+        &self.world.timeline
+    }
+
+    fn apply(&mut self, number: usize) {
+        let item = self.applies[number].item.clone();
+        let object = match item {
+            Item::NodePool(pool) => {
+                self.world.add_node_pool(&pool);
+                self.world.say(None, EntryKind::Applied, format!("NodePool {}", pool.name));
+                return;
+            }
+            Item::Scenario(_) => return,
+            Item::Object(object) => object,
+        };
+        let mut document = object;
+        if document.kind().is_namespaced() && document.namespace().is_empty() {
+            document.metadata_mut().namespace = Some("default".to_owned());
+        }
+        let key = document.reference();
+        let mut completed = defaults::complete(document.clone());
+        if let Object::Job(job) = &mut completed {
+            let uid = self.world.store.next_uid(&key);
+            crate::workloads::job::complete_job(std::sync::Arc::make_mut(job), &uid);
+        }
+        if let Object::Pod(pod) = &mut completed {
+            let class = pod.spec.as_ref().and_then(|spec| spec.priority_class_name.clone());
+            let priority = self.world.priority_of(class.as_deref());
+            if let Some(spec) = &mut std::sync::Arc::make_mut(pod).spec {
+                defaults::complete_pod(spec, priority);
+            }
+        }
+        match self.world.store.apply(&document, completed) {
+            Ok(how) => {
+                let text = match how {
+                    crate::store::Applied::Created => "applied",
+                    crate::store::Applied::Configured => "applied again, changed",
+                    crate::store::Applied::Unchanged => "applied again, unchanged",
+                };
+                self.world.say(Some(key), EntryKind::Applied, text.to_owned());
+            }
+            Err(error) => self.world.say(Some(key), EntryKind::Refused, error.to_string()),
+        }
+    }
+
+    /// Tells everybody what changed.
+    fn pump(&mut self) -> bool {
+        let changes = self.world.store.take_changes();
+        let any = !changes.is_empty();
+        for change in changes {
+            self.world.dispatch(&change);
+            self.admission.observe(self.world.now, change);
+        }
+        any
+    }
+
+    /// Lets everybody act until nobody has anything to do at this moment. Answers whether anything changed.
+    fn settle(&mut self) -> bool {
+        let mut any = false;
+        for _ in 0..ROUNDS {
+            any |= self.pump();
+            if self.world.work() {
+                continue;
+            }
+            let effects = self.admission.reconcile(self.world.now);
+            let time = self.world.now;
+            self.events.extend(effects.events.into_iter().map(|event| RecordedEvent { time, event }));
+            for note in effects.notes {
+                self.world.note(note);
+            }
+            if !effects.writes.is_empty() {
+                any = true;
+                for write in effects.writes {
+                    let object = write.operation.object();
+                    let result = self.world.store.write(write.operation);
+                    if let Err(error @ WriteError::Invalid { .. }) = &result {
+                        self.world.say(Some(object), EntryKind::Refused, error.to_string());
+                    }
+                    self.admission.complete(time, WriteOutcome { id: write.id, result });
+                }
+                continue;
+            }
+            if effects.wake_at.is_some_and(|at| at <= time) {
+                continue;
+            }
+            self.world.autoscale();
+            if self.world.store.has_changes() || self.world.nodes.retry {
+                continue;
+            }
+            if let Some(at) = effects.wake_at
+                && self.wake.is_none_or(|wake| at < wake)
+            {
+                self.wake = Some(at);
+                self.world.queue.schedule(at, Event::Wake);
+            }
+            return any;
+        }
+        let at = Elapsed(self.world.now.micros_since(self.world.settings.start));
+        self.world.warn(format!("at {at} the controller did not come to rest in {ROUNDS} rounds"));
+        self.over = true;
+        any
+    }
+
+    /// Checks what must hold at every moment.
+    ///
+    /// # Errors
+    /// What does not.
+    pub fn check(&self) -> Result<(), Vec<Violation>> {
+        let violations = self.world.violations();
+        if violations.is_empty() { Ok(()) } else { Err(violations) }
+    }
+}
+
+fn namespaces(applies: &[Apply]) -> Vec<String> {
+    let mut names = vec!["default".to_owned()];
+    let mut own = Vec::new();
+    for apply in applies {
+        if let Item::Object(object) = &apply.item {
+            if object.kind() == Kind::Namespace {
+                own.push(object.name().to_owned());
+            }
+            if object.kind().is_namespaced() && !object.namespace().is_empty() {
+                names.push(object.namespace().to_owned());
+            }
+        }
+    }
+    names.sort();
+    names.dedup();
+    names.retain(|name| !own.contains(name));
+    names
+}
+
+impl World {
+    /// Everything that does not hold and should.
+    pub(crate) fn violations(&self) -> Vec<Violation> {
+        let mut found = Vec::new();
+        for pool in &self.nodes.pools {
+            if let crate::cluster::pool::Growth::Whole { hosts } = pool.growth {
+                let nodes = pool.nodes.len();
+                if nodes != 0 && u32::try_from(nodes) != Ok(hosts) {
+                    found.push(Violation::BrokenSlice { pool: pool.name.clone(), nodes, hosts });
+                }
+            }
+            for node in pool.nodes.iter().filter_map(|id| self.nodes.node(*id)) {
+                self.check_node(node, pool, &mut found);
+            }
+        }
+        for (key, object) in self.store.of_kind(Kind::Pod) {
+            let Object::Pod(pod) = object else { continue };
+            let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+            if let Some(node) = node
+                && !crate::cluster::is_over(pod)
+                && self.nodes.node_of(key).is_none_or(|on| *on.name != *node)
+            {
+                found.push(Violation::Homeless { pod: key.clone(), node: node.into() });
+            }
+        }
+        found
+    }
+
+    /// Recomputes from the pods themselves what a node's books say.
+    fn check_node(
+        &self,
+        node: &crate::cluster::NodeState,
+        pool: &crate::cluster::pool::Pool,
+        found: &mut Vec<Violation>,
+    ) {
+        let mut used = slicegate_workload::ResourceList::new();
+        let mut chip_users = Vec::new();
+        let mut keys: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
+        for key in &node.pods {
+            let Some(Object::Pod(pod)) = self.store.get(key) else { continue };
+            let Some(spec) = &pod.spec else { continue };
+            for (name, quantity) in crate::cluster::shape::pod_spec(spec).requests() {
+                if *name == *defaults::TPU && !quantity.is_zero() {
+                    chip_users.push(key.clone());
+                }
+                let sum = used.entry(name).or_insert_with(|| quantity.minus(quantity));
+                *sum = sum.plus(quantity);
+            }
+            if let Some(gang) = crate::cluster::gang_of(pod) {
+                let all = keys.entry((gang.topology.to_string(), gang.scope.to_string())).or_default();
+                if !all.contains(&gang.key.to_string()) {
+                    all.push(gang.key.to_string());
+                }
+            }
+        }
+        for (resource, used) in used {
+            let have = pool.allocatable.get(&resource).copied().unwrap_or_default();
+            if used > have {
+                let (used, allocatable) = (used.to_string(), have.to_string());
+                found.push(Violation::Overcommitted { node: node.name.clone(), resource, used, allocatable });
+            }
+        }
+        if chip_users.len() > 1 {
+            found.push(Violation::SharedChips { node: node.name.clone(), pods: chip_users });
+        }
+        for (_, keys) in keys {
+            if keys.len() > 1 {
+                found.push(Violation::SharedDomain { domain: node.name.clone(), keys });
+            }
+        }
+    }
+}

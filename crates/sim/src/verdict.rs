@@ -1,0 +1,134 @@
+//! What became of each job.
+
+use slicegate_api::kueue::Workload;
+use slicegate_api::{Kind, Object, ObjectRef};
+use slicegate_workload::Timestamp;
+
+use crate::store::sim_time;
+use crate::world::World;
+
+/// How a job ended up.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// It ended well.
+    Finished {
+        /// When.
+        at: Option<Timestamp>,
+    },
+    /// It failed.
+    Failed,
+    /// Its pods run.
+    Running,
+    /// It was admitted, but not all of its pods run.
+    Admitted,
+    /// It has quota, but its admission checks are not ready.
+    QuotaReserved,
+    /// It was admitted before and waits again.
+    Evicted,
+    /// It was never admitted.
+    NeverAdmitted,
+    /// It is in no queue: nobody holds it back.
+    NotQueued,
+}
+
+/// What became of a job.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct JobVerdict {
+    /// The job.
+    pub job: ObjectRef,
+    /// What became of it.
+    pub verdict: Verdict,
+    /// Why, where it did not end well: the condition's words, and what its pods wait for.
+    pub why: Option<String>,
+}
+
+fn condition<'a>(workload: &'a Workload, kind: &str) -> Option<&'a slicegate_api::Condition> {
+    workload.status.conditions.iter().find(|c| c.type_ == kind)
+}
+
+/// The verdicts on all jobs that nobody owns, by kind, namespace and name.
+pub(crate) fn verdicts(world: &World) -> Vec<JobVerdict> {
+    let mut all = Vec::new();
+    for kind in [Kind::Job, Kind::JobSet, Kind::RayCluster, Kind::RayJob] {
+        for (key, object) in world.store.of_kind(kind) {
+            if crate::store::controller_of(object).is_none() {
+                all.push(verdict(world, key, object));
+            }
+        }
+    }
+    all
+}
+
+fn end_of(object: &Object) -> Option<Result<Timestamp, String>> {
+    match object {
+        Object::JobSet(jobset) => {
+            jobset.status.conditions.iter().filter(|c| c.status == "True").find_map(|c| match c.type_.as_str() {
+                "Completed" => Some(Ok(sim_time(&c.last_transition_time))),
+                "Failed" => Some(Err(c.message.clone())),
+                _ => None,
+            })
+        }
+        Object::Job(job) => {
+            let status = job.status.as_ref()?;
+            status.conditions.iter().flatten().filter(|c| c.status == "True").find_map(|c| match c.type_.as_str() {
+                "Complete" => Some(Ok(c.last_transition_time.as_ref().map_or(Timestamp::MIN, sim_time))),
+                "Failed" => Some(Err(c.message.clone().unwrap_or_default())),
+                _ => None,
+            })
+        }
+        Object::RayJob(job) => match job.status.job_deployment_status.as_deref() {
+            Some("Complete") => Some(Ok(job.status.end_time.as_ref().map_or(Timestamp::MIN, sim_time))),
+            Some("Failed") => Some(Err(job.status.message.clone().unwrap_or_default())),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn verdict(world: &World, key: &ObjectRef, object: &Object) -> JobVerdict {
+    let answer = |verdict, why| JobVerdict { job: key.clone(), verdict, why };
+    match end_of(object) {
+        Some(Ok(at)) => return answer(Verdict::Finished { at: Some(at) }, None),
+        Some(Err(why)) => return answer(Verdict::Failed, Some(why)),
+        None => {}
+    }
+    let workload = world.store.owned_by(object.uid()).filter(|key| key.kind == Kind::Workload).find_map(|key| {
+        match world.store.get(key) {
+            Some(Object::Workload(workload)) => Some(workload.clone()),
+            _ => None,
+        }
+    });
+    let pods = || {
+        let waiting = world.nodes.pending.keys().find(|pod| world.top_owner(pod).as_ref() == Some(key))?;
+        world.why_pending(waiting).map(|why| format!("its pods find no node: {why}"))
+    };
+    let Some(workload) = workload else {
+        let queue = crate::defaults::label(object.metadata(), crate::defaults::QUEUE_NAME);
+        return match queue {
+            None => {
+                let verdict = if world.told_running.contains(key) { Verdict::Running } else { Verdict::NotQueued };
+                answer(verdict, pods())
+            }
+            Some(queue) => answer(Verdict::NeverAdmitted, Some(format!("no workload was made for it (queue {queue})"))),
+        };
+    };
+    let is_true = |kind: &str| condition(&workload, kind).is_some_and(|c| c.status == "True");
+    if is_true("Admitted") {
+        let running = world.told_running.contains(key);
+        return answer(if running { Verdict::Running } else { Verdict::Admitted }, pods());
+    }
+    if is_true("QuotaReserved") {
+        let checks = workload.status.admission_checks.iter().filter(|check| check.state != "Ready");
+        let checks: Vec<String> = checks
+            .map(|check| {
+                let message = if check.message.is_empty() { "" } else { ": " };
+                format!("check {} is {}{message}{}", check.name, check.state.to_lowercase(), check.message)
+            })
+            .collect();
+        return answer(Verdict::QuotaReserved, Some(checks.join("; ")));
+    }
+    let why = condition(&workload, "QuotaReserved").map(|c| c.message.clone()).filter(|m| !m.is_empty());
+    let why = if workload.spec.active == Some(false) { Some("the workload is deactivated".to_owned()) } else { why };
+    let was_evicted = condition(&workload, "Evicted").is_some();
+    answer(if was_evicted { Verdict::Evicted } else { Verdict::NeverAdmitted }, why)
+}

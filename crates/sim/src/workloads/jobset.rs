@@ -1,0 +1,380 @@
+//! The JobSet controller.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use slicegate_api::jobset::{JobSet, ReplicatedJob, ReplicatedJobStatus};
+use slicegate_api::{Job, Kind, Object, ObjectMeta, ObjectRef};
+
+use super::{condition, is_true, set_condition};
+use crate::cluster::EXCLUSIVE_TOPOLOGY;
+use crate::defaults::{annotation, label};
+use crate::names;
+use crate::store::{api_time, owner_reference};
+use crate::timeline::EntryKind;
+use crate::world::{Event, World};
+
+const PREFIX: &str = "jobset.sigs.k8s.io/";
+const ATTEMPT: &str = "jobset.sigs.k8s.io/restart-attempt";
+const REPLICATED_JOB: &str = "jobset.sigs.k8s.io/replicatedjob-name";
+
+fn replicas(job: &ReplicatedJob) -> i32 {
+    job.replicas.unwrap_or(1).max(0)
+}
+
+fn pods_of_job(job: &Job) -> i32 {
+    let spec = job.spec.as_ref();
+    let parallelism = spec.and_then(|spec| spec.parallelism).unwrap_or(1);
+    spec.and_then(|spec| spec.completions).map_or(parallelism, |completions| completions.min(parallelism))
+}
+
+fn job_condition(job: &Job, kind: &str) -> bool {
+    let conditions = job.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions.into_iter().flatten().any(|c| c.type_ == kind && c.status == "True")
+}
+
+fn is_suspended(job: &Job) -> bool {
+    job.spec.as_ref().is_some_and(|spec| spec.suspend == Some(true))
+}
+
+fn replicated_job(job: &Job) -> &str {
+    label(&job.metadata, REPLICATED_JOB).unwrap_or_default()
+}
+
+/// Child Jobs by how far they got.
+#[derive(Default)]
+struct Children {
+    active: Vec<Arc<Job>>,
+    succeeded: Vec<Arc<Job>>,
+    failed: Vec<Arc<Job>>,
+    previous: Vec<ObjectRef>,
+}
+
+impl Children {
+    fn all(&self) -> impl Iterator<Item = &Arc<Job>> {
+        self.active.iter().chain(&self.succeeded).chain(&self.failed)
+    }
+
+    fn statuses(&self, jobset: &JobSet) -> Vec<ReplicatedJobStatus> {
+        let status = |group: &ReplicatedJob| {
+            let count = |jobs: &[Arc<Job>], keep: &dyn Fn(&Job) -> bool| {
+                let n = jobs.iter().filter(|job| replicated_job(job) == group.name && keep(job)).count();
+                i32::try_from(n).unwrap_or(i32::MAX)
+            };
+            let of = |job: &Job| job.status.clone().unwrap_or_default();
+            ReplicatedJobStatus {
+                name: group.name.clone(),
+                ready: count(&self.active, &|job| {
+                    of(job).succeeded.unwrap_or(0).saturating_add(of(job).ready.unwrap_or(0)) >= pods_of_job(job)
+                }),
+                succeeded: count(&self.succeeded, &|_| true),
+                failed: count(&self.failed, &|_| true),
+                active: count(&self.active, &|job| of(job).active.unwrap_or(0) > 0),
+                suspended: count(&self.active, &|job| is_suspended(job)),
+            }
+        };
+        jobset.spec.replicated_jobs.iter().map(status).collect()
+    }
+}
+
+impl World {
+    /// Brings a JobSet and its Jobs in line.
+    pub(crate) fn sync_jobset(&mut self, key: &ObjectRef) {
+        let Some(Object::JobSet(jobset)) = self.store.get(key) else { return };
+        let mut jobset = jobset.clone();
+        if jobset.metadata.deletion_timestamp.is_some() || jobset.spec.managed_by.as_deref().is_some_and(foreign) {
+            return;
+        }
+        let uid = jobset.metadata.uid.clone().unwrap_or_default();
+        let attempt = jobset.status.restarts.unwrap_or(0);
+        let mut children = Children::default();
+        for job in self.jobs_of(&uid) {
+            let of: i32 = label(&job.metadata, ATTEMPT).and_then(|n| n.parse().ok()).unwrap_or(0);
+            if of < attempt {
+                children.previous.push(Object::Job(job).reference());
+            } else if job_condition(&job, "Complete") {
+                children.succeeded.push(job);
+            } else if job_condition(&job, "Failed") {
+                children.failed.push(job);
+            } else {
+                children.active.push(job);
+            }
+        }
+        if is_true(&jobset.status.conditions, "Completed") || is_true(&jobset.status.conditions, "Failed") {
+            for job in &children.active {
+                self.store.delete(&Object::Job(job.clone()).reference());
+            }
+            return;
+        }
+        for job in &children.previous {
+            self.store.delete(job);
+        }
+        let suspend = jobset.spec.suspend == Some(true);
+        let time = api_time(self.now);
+        let before = jobset.clone();
+        let status = &mut Arc::make_mut(&mut jobset).status;
+        status.restarts = Some(attempt);
+        status.replicated_jobs_status = children.statuses(&before);
+        if let Some(first) = children.failed.first() {
+            let first = first.metadata.name.clone().unwrap_or_default();
+            self.jobset_failed(key, &mut jobset, &first);
+        } else if succeeded(&before, &children) {
+            let status = &mut Arc::make_mut(&mut jobset).status;
+            let done = "jobset completed successfully";
+            set_condition(&mut status.conditions, condition("Completed", true, "AllJobsCompleted", done, &time));
+            status.terminal_state = Some("Completed".to_owned());
+            self.say(Some(key.clone()), EntryKind::Finished, format!("finished: {done}"));
+            self.expire(key, before.spec.ttl_seconds_after_finished);
+        } else {
+            let mut conditions = jobset.status.conditions.clone();
+            let was_suspended = conditions.iter().find(|c| c.type_ == "Suspended").map(|c| c.status == "True");
+            if suspend {
+                let new = condition("Suspended", true, "SuspendedJobs", "jobset is suspended", &time);
+                set_condition(&mut conditions, new);
+                self.told_running.remove(key);
+            } else if was_suspended == Some(true) {
+                let new = condition("Suspended", false, "ResumeJobs", "jobset is resumed", &time);
+                set_condition(&mut conditions, new);
+            }
+            Arc::make_mut(&mut jobset).status.conditions = conditions;
+            self.tell_jobset_running(key, &jobset, &children);
+        }
+        let restarted = jobset.status.restarts != Some(attempt);
+        let over = is_true(&jobset.status.conditions, "Completed") || is_true(&jobset.status.conditions, "Failed");
+        if !over && !restarted {
+            self.create_jobs(&before, &children, attempt);
+            self.suspend_or_resume(&before, &children, suspend);
+        }
+        if jobset.status != before.status {
+            self.store.put(Object::JobSet(jobset));
+        }
+    }
+
+    fn tell_jobset_running(&mut self, key: &ObjectRef, jobset: &JobSet, children: &Children) {
+        let wanted: i32 = jobset.spec.replicated_jobs.iter().map(replicas).fold(0, i32::saturating_add);
+        let statuses = &jobset.status.replicated_jobs_status;
+        let up = statuses.iter().fold(0, |n: i32, s| n.saturating_add(s.ready).saturating_add(s.succeeded));
+        if jobset.spec.suspend == Some(true) || wanted == 0 || up < wanted || !self.told_running.insert(key.clone()) {
+            return;
+        }
+        let mut pods = Vec::new();
+        for job in children.all() {
+            pods.extend(self.pods_of(job.metadata.uid.as_deref().unwrap_or_default()).into_iter().map(|(key, _)| key));
+        }
+        let jobs = if wanted == 1 { "Job" } else { "Jobs" };
+        let text = format!("running: {wanted} {jobs}, {} pods{}", pods.len(), self.on_pools(&pods));
+        self.say(Some(key.clone()), EntryKind::Running, text);
+    }
+
+    fn jobset_failed(&mut self, key: &ObjectRef, jobset: &mut Arc<JobSet>, first: &str) {
+        let time = api_time(self.now);
+        let policy = jobset.spec.failure_policy.as_ref();
+        let most = policy.and_then(|policy| policy.max_restarts).unwrap_or(0);
+        let has_policy = policy.is_some();
+        let status = &mut Arc::make_mut(jobset).status;
+        let done = status.restarts_count_towards_max.unwrap_or(0);
+        if done < most {
+            status.restarts = Some(status.restarts.unwrap_or(0).saturating_add(1));
+            status.restarts_count_towards_max = Some(done.saturating_add(1));
+            let text =
+                format!("Job {first} failed: the JobSet starts again ({} of {most} restarts)", done.saturating_add(1));
+            self.told_running.remove(key);
+            self.say(Some(key.clone()), EntryKind::Restarted, text);
+            return;
+        }
+        let (reason, message) = if has_policy {
+            (
+                "ReachedMaxRestarts",
+                format!("jobset failed due to reaching max number of restarts (first failed job: {first})"),
+            )
+        } else {
+            ("FailedJobs", format!("jobset failed due to one or more job failures (first failed job: {first})"))
+        };
+        set_condition(&mut status.conditions, condition("Failed", true, reason, &message, &time));
+        status.terminal_state = Some("Failed".to_owned());
+        self.say(Some(key.clone()), EntryKind::Failed, message);
+    }
+
+    fn create_jobs(&mut self, jobset: &Arc<JobSet>, children: &Children, attempt: i32) {
+        let namespace = jobset.metadata.namespace.as_deref().unwrap_or_default();
+        let name = jobset.metadata.name.as_deref().unwrap_or_default();
+        let global: i32 = jobset.spec.replicated_jobs.iter().map(replicas).fold(0, i32::saturating_add);
+        let mut global_index = 0_i32;
+        let mut missing = Vec::new();
+        for group in &jobset.spec.replicated_jobs {
+            let wait = !dependencies_met(group, jobset, children);
+            for index in 0..replicas(group) {
+                let job = format!("{name}-{}-{index}", group.name);
+                let key = ObjectRef::new(Kind::Job, namespace, job.as_str());
+                if !wait && self.store.get(&key).is_none() {
+                    missing.push((group, index, global_index, job));
+                }
+                global_index = global_index.saturating_add(1);
+            }
+        }
+        for (group, index, global_index, job_name) in missing {
+            let key = names::job_key(namespace, &job_name);
+            let group_name = group.other.get("groupName").and_then(Value::as_str).unwrap_or("default");
+            let in_group = |other: &&ReplicatedJob| {
+                other.other.get("groupName").and_then(Value::as_str).unwrap_or("default") == group_name
+            };
+            let group_replicas: i32 =
+                jobset.spec.replicated_jobs.iter().filter(in_group).map(replicas).fold(0, i32::saturating_add);
+            let before: i32 = jobset
+                .spec
+                .replicated_jobs
+                .iter()
+                .take_while(|other| other.name != group.name)
+                .filter(in_group)
+                .map(replicas)
+                .fold(0, i32::saturating_add);
+            let values = [
+                ("global-replicas", global.to_string()),
+                ("group-name", group_name.to_owned()),
+                ("group-replicas", group_replicas.to_string()),
+                ("job-global-index", global_index.to_string()),
+                ("job-group-index", before.saturating_add(index).to_string()),
+                ("job-index", index.to_string()),
+                ("job-key", key),
+                ("jobset-name", name.to_owned()),
+                ("jobset-uid", jobset.metadata.uid.clone().unwrap_or_default()),
+                ("replicatedjob-name", group.name.clone()),
+                ("replicatedjob-replicas", replicas(group).to_string()),
+                ("restart-attempt", attempt.to_string()),
+            ];
+            let stamped: BTreeMap<String, String> =
+                values.into_iter().map(|(key, value)| (format!("{PREFIX}{key}"), value)).collect();
+            let mut annotations = stamped.clone();
+            let of_group = group.template.metadata.as_ref();
+            let exclusive = annotation(&jobset.metadata, EXCLUSIVE_TOPOLOGY)
+                .or_else(|| of_group.and_then(|meta| annotation(meta, EXCLUSIVE_TOPOLOGY)));
+            if let Some(topology) = exclusive {
+                annotations.insert(EXCLUSIVE_TOPOLOGY.to_owned(), topology.to_owned());
+            }
+            let with = |own: Option<&BTreeMap<String, String>>, stamped: &BTreeMap<String, String>| {
+                let mut all = own.cloned().unwrap_or_default();
+                all.extend(stamped.clone());
+                Some(all)
+            };
+            let mut spec = group.template.spec.clone().unwrap_or_default();
+            spec.suspend = Some(jobset.spec.suspend == Some(true));
+            let pod_meta = spec.template.metadata.get_or_insert_default();
+            pod_meta.labels = with(pod_meta.labels.as_ref(), &stamped);
+            pod_meta.annotations = with(pod_meta.annotations.as_ref(), &annotations);
+            let network = jobset.spec.network.as_ref();
+            if network.and_then(|network| network.enable_dns_hostnames).unwrap_or(true)
+                && let Some(pod) = &mut spec.template.spec
+            {
+                let subdomain = network.and_then(|network| network.subdomain.clone());
+                pod.subdomain.get_or_insert_with(|| subdomain.unwrap_or_else(|| name.to_owned()));
+            }
+            let job = Job {
+                metadata: ObjectMeta {
+                    name: Some(job_name),
+                    namespace: Some(namespace.to_owned()),
+                    labels: with(of_group.and_then(|meta| meta.labels.as_ref()), &stamped),
+                    annotations: with(of_group.and_then(|meta| meta.annotations.as_ref()), &annotations),
+                    owner_references: Some(vec![owner_reference(&Object::JobSet(jobset.clone()))]),
+                    ..ObjectMeta::default()
+                },
+                spec: Some(spec),
+                ..Job::default()
+            };
+            self.create_job(job);
+        }
+    }
+
+    fn suspend_or_resume(&mut self, jobset: &JobSet, children: &Children, suspend: bool) {
+        for job in &children.active {
+            if is_suspended(job) == suspend {
+                continue;
+            }
+            let mut job = job.clone();
+            let group = jobset.spec.replicated_jobs.iter().find(|group| group.name == replicated_job(&job));
+            let changed = Arc::make_mut(&mut job);
+            let Some(spec) = &mut changed.spec else { continue };
+            spec.suspend = Some(suspend);
+            if !suspend {
+                if let Some(status) = &mut changed.status {
+                    status.start_time = None;
+                }
+                if let Some(from) = group.and_then(|group| group.template.spec.as_ref()) {
+                    merge_template(&mut spec.template, &from.template);
+                }
+            }
+            self.store.put(Object::Job(job));
+        }
+    }
+
+    /// Deletes a finished object when its time to live is over.
+    pub(crate) fn expire(&mut self, key: &ObjectRef, ttl: Option<i32>) {
+        let Some(ttl) = ttl else { return };
+        let uid = self.store.get(key).map(|object| object.uid().into()).unwrap_or_default();
+        let at = self.now.plus_seconds(i64::from(ttl.max(0)));
+        self.queue.schedule(at, Event::Expire { object: key.clone(), uid });
+    }
+}
+
+fn foreign(manager: &str) -> bool {
+    manager != "jobset.sigs.k8s.io/jobset-controller"
+}
+
+/// What a resumed Job takes over from the JobSet's template: what Kueue injected there.
+fn merge_template(into: &mut slicegate_api::PodTemplateSpec, from: &slicegate_api::PodTemplateSpec) {
+    if let Some(meta) = &from.metadata {
+        let own = into.metadata.get_or_insert_default();
+        for (list, more) in [(&mut own.labels, &meta.labels), (&mut own.annotations, &meta.annotations)] {
+            if let Some(more) = more {
+                list.get_or_insert_default().extend(more.clone());
+            }
+        }
+    }
+    if let (Some(own), Some(spec)) = (&mut into.spec, &from.spec) {
+        if let Some(selector) = &spec.node_selector {
+            own.node_selector.get_or_insert_default().extend(selector.clone());
+        }
+        own.tolerations.clone_from(&spec.tolerations);
+        own.scheduling_gates.clone_from(&spec.scheduling_gates);
+    }
+}
+
+/// Whether the success policy is met.
+fn succeeded(jobset: &JobSet, children: &Children) -> bool {
+    let policy = jobset.spec.other.get("successPolicy");
+    let any = policy.and_then(|p| p.get("operator")).and_then(Value::as_str) == Some("Any");
+    let targets: Vec<&str> = policy
+        .and_then(|p| p.get("targetReplicatedJobs"))
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let counts = |name: &str| targets.is_empty() || targets.contains(&name);
+    let done = children.succeeded.iter().filter(|job| counts(replicated_job(job))).count();
+    let wanted: i32 = jobset
+        .spec
+        .replicated_jobs
+        .iter()
+        .filter(|group| counts(&group.name))
+        .map(replicas)
+        .fold(0, i32::saturating_add);
+    let done = i32::try_from(done).unwrap_or(i32::MAX);
+    wanted > 0 && if any { done > 0 } else { done >= wanted }
+}
+
+/// Whether the replicated jobs that one depends on are as far as it needs.
+fn dependencies_met(group: &ReplicatedJob, jobset: &JobSet, children: &Children) -> bool {
+    let Some(Value::Array(list)) = group.other.get("dependsOn") else { return true };
+    let statuses = children.statuses(jobset);
+    list.iter().all(|dependency| {
+        let name = dependency.get("name").and_then(Value::as_str).unwrap_or_default();
+        let complete = dependency.get("status").and_then(Value::as_str) == Some("Complete");
+        let wanted = jobset.spec.replicated_jobs.iter().find(|group| group.name == name).map_or(0, replicas);
+        statuses.iter().find(|status| status.name == name).is_none_or(|status| {
+            let ready = status.succeeded.saturating_add(if complete { 0 } else { status.ready });
+            ready >= wanted
+        })
+    })
+}

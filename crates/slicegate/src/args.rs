@@ -1,0 +1,151 @@
+//! The command line.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::{ArgMatches, Args, Parser, Subcommand, ValueEnum};
+
+/// Admission and queueing for TPU training on Kubernetes: what runs now, what waits, and why.
+#[derive(Parser, Debug)]
+#[command(name = "slicegate", version, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Runs manifests in a simulated cluster and says what happens, when, and why.
+    Simulate(SimulateArgs),
+}
+
+/// Exit status: 0 if every job finished, 1 if something can never be admitted or did not finish, 2 on bad input.
+#[derive(Args, Debug)]
+#[command(after_help = SIMULATE_HELP)]
+pub(crate) struct SimulateArgs {
+    /// Files, folders (their .yaml, .yml and .json files in order of name) or - for standard input, applied in order.
+    #[arg(value_name = "PATH", required = true)]
+    pub(crate) paths: Vec<PathBuf>,
+
+    /// A value for ${NAME} in the PATHs that follow; the environment gives the others.
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) env: Vec<String>,
+
+    /// Print the tables as they were at this time, such as 90s or 1h30m; may be given several times.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) at: Vec<String>,
+
+    /// Stop at this time at the latest.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) until: Option<String>,
+
+    /// What to print: text for people, or JSON with all events and the final objects.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) output: Format,
+
+    /// Explain decisions in more lines: flavor by flavor, with numbers.
+    #[arg(long, short)]
+    pub(crate) details: bool,
+
+    /// Leave the timeline out.
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+
+    /// Name Workloads and print their table as Kueue did before 0.7, as in the multislice tutorial.
+    #[arg(long)]
+    pub(crate) legacy_names: bool,
+
+    /// When to use colour.
+    #[arg(long, value_enum, default_value_t = Colour::Auto)]
+    pub(crate) color: Colour,
+}
+
+const SIMULATE_HELP: &str = "\
+Examples:
+  slicegate simulate examples/multislice
+  slicegate simulate queues.yaml --env JOB_ID=1 rayjob.yaml --env JOB_ID=2 rayjob.yaml
+  slicegate simulate --at 2m --at 5m --quiet examples/dws
+  kubectl get clusterqueues,localqueues,resourceflavors,jobsets -A -o yaml | slicegate simulate - pools.json
+
+Exit status: 0 if every job finished, 1 if something can never be admitted or did not finish, 2 on bad input.";
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Format {
+    Text,
+    Json,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Colour {
+    /// On a terminal that wants it.
+    Auto,
+    Always,
+    Never,
+}
+
+/// A PATH and the variables that the command line gives it.
+pub(crate) type Place = (PathBuf, BTreeMap<String, String>);
+
+impl SimulateArgs {
+    /// The PATHs in order, each with what was said by the `--env` before it.
+    pub(crate) fn places(&self, matches: &ArgMatches) -> Result<Vec<Place>, String> {
+        let mut said = Vec::new();
+        for (index, text) in indices(matches, "env").zip(&self.env) {
+            let (name, value) = text
+                .split_once('=')
+                .filter(|(name, _)| !name.is_empty())
+                .ok_or_else(|| format!("--env {text}: write --env NAME=VALUE"))?;
+            said.push((index, name, value));
+        }
+        let places = indices(matches, "paths").zip(&self.paths).map(|(index, path)| {
+            let env = said.iter().filter(|(at, ..)| *at < index);
+            (path.clone(), env.map(|&(_, name, value)| (name.to_owned(), value.to_owned())).collect())
+        });
+        Ok(places.collect())
+    }
+}
+
+fn indices<'a>(matches: &'a ArgMatches, id: &str) -> impl Iterator<Item = usize> + use<'a> {
+    matches.indices_of(id).into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory as _, FromArgMatches as _};
+
+    use super::*;
+
+    fn places(line: &[&str]) -> Result<Vec<(String, Vec<String>)>, String> {
+        let matches = Cli::command().get_matches_from([&["slicegate", "simulate"], line].concat());
+        let Command::Simulate(args) = Cli::from_arg_matches(&matches).unwrap().command;
+        let places = args.places(matches.subcommand_matches("simulate").unwrap())?;
+        let show = |(path, env): Place| {
+            (path.display().to_string(), env.into_iter().map(|(n, v)| format!("{n}={v}")).collect())
+        };
+        Ok(places.into_iter().map(show).collect())
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_variable_holds_for_the_paths_after_it() {
+        let got = places(&["q.yaml", "--env", "ID=1", "job.yaml", "--env=ID=2", "job.yaml", "--env", "X=a=b", "-"]);
+        let env = |list: &[&str]| list.iter().map(|&s| s.to_owned()).collect::<Vec<_>>();
+        let want = vec![
+            ("q.yaml".to_owned(), env(&[])),
+            ("job.yaml".to_owned(), env(&["ID=1"])),
+            ("job.yaml".to_owned(), env(&["ID=2"])),
+            ("-".to_owned(), env(&["ID=2", "X=a=b"])),
+        ];
+        assert_eq!(got.unwrap(), want);
+    }
+
+    #[test]
+    fn a_variable_needs_a_name_and_a_value() {
+        assert!(places(&["--env", "ID", "job.yaml"]).unwrap_err().contains("NAME=VALUE"));
+        assert!(places(&["--env", "=1", "job.yaml"]).is_err());
+    }
+}

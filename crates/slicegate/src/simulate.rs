@@ -1,0 +1,123 @@
+//! `slicegate simulate`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{IsTerminal as _, Write as _};
+use std::process::ExitCode;
+
+use clap::ArgMatches;
+use slicegate_api::{Kind, Object};
+use slicegate_controller::Configuration;
+use slicegate_sim::render::{self, Resource, TableOptions, TextOptions};
+use slicegate_sim::{Elapsed, Input, Options, Outcome, Simulation, Verdict, parse_duration};
+
+use crate::args::{Colour, Format, SimulateArgs};
+use crate::inputs;
+
+/// Something can never be admitted, or did not finish.
+const NOT_FINISHED: u8 = 1;
+
+/// Runs the command.
+pub(crate) fn run(args: &SimulateArgs, matches: &ArgMatches) -> Result<ExitCode, String> {
+    let times = |texts: &[String], option: &str| -> Result<Vec<i64>, String> {
+        texts.iter().map(|t| parse_duration(t).map_err(|why| format!("{option} {t}: {why}"))).collect()
+    };
+    let at = times(&args.at, "--at")?;
+    let until = times(args.until.as_slice(), "--until")?.first().copied();
+    let ambient: BTreeMap<String, String> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+
+    let inputs = inputs::read(&args.places(matches)?, &ambient)?;
+    let to_terminal = std::io::stderr().is_terminal();
+    for diagnostic in &inputs.diagnostics {
+        eprintln!("{}", diagnostic.render(in_colour(args.color, to_terminal)));
+    }
+    let errors = inputs.diagnostics.iter().filter(|d| d.is_error()).count();
+    if errors > 0 {
+        return Err(format!("nothing was simulated: {errors} error{} above", if errors == 1 { "" } else { "s" }));
+    }
+
+    let input = Input { items: inputs.items, options: Options { keep_history: !at.is_empty(), until } };
+    let configuration = Configuration { legacy_names: args.legacy_names, ..Configuration::default() };
+    let simulation = Simulation::new(input, &inputs.files, configuration)
+        .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\nerror: "))?;
+    let outcome = simulation.run();
+    for warning in &outcome.warnings {
+        eprintln!("warning: {warning}");
+    }
+    print(args, &outcome, &at)?;
+    let done = outcome.verdicts.iter().all(|v| matches!(v.verdict, Verdict::Finished { .. }));
+    Ok(if done { ExitCode::SUCCESS } else { ExitCode::from(NOT_FINISHED) })
+}
+
+fn in_colour(choice: Colour, to_terminal: bool) -> bool {
+    match choice {
+        Colour::Always => true,
+        Colour::Never => false,
+        Colour::Auto => {
+            let unwanted = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
+            to_terminal && !unwanted && std::env::var_os("TERM").is_none_or(|t| t != "dumb")
+        }
+    }
+}
+
+/// The tables that are printed, and the command that would print each.
+const TABLES: [(Resource, bool, &str); 5] = [
+    (Resource::Workloads, false, "kubectl get workloads"),
+    (Resource::JobSets, false, "kubectl get jobsets"),
+    (Resource::RayJobs, false, "kubectl get rayjobs"),
+    (Resource::Jobs, false, "kubectl get jobs"),
+    (Resource::Pods, true, "kubectl get pods -o wide"),
+];
+
+fn text(args: &SimulateArgs, outcome: &Outcome, at: &[i64], colour: bool) -> String {
+    let mut text = String::new();
+    if !args.quiet {
+        text.push_str(&render::timeline(outcome, TextOptions { colour, details: args.details }));
+        text.push('\n');
+    }
+    let times: Vec<_> = if at.is_empty() {
+        vec![outcome.end]
+    } else {
+        at.iter().map(|&micros| outcome.start.plus_micros(micros)).collect()
+    };
+    for time in times {
+        let _ = writeln!(text, "At {}:", Elapsed(time.micros_since(outcome.start)));
+        let objects = outcome.objects_at(time);
+        for (resource, wide, command) in TABLES {
+            // The Jobs of a JobSet or RayJob are told of by those.
+            if resource == Resource::Jobs && !objects.values().any(is_own_job) {
+                continue;
+            }
+            let table = render::table(
+                resource,
+                &objects,
+                time,
+                &TableOptions { wide, legacy: args.legacy_names, namespace: None },
+            );
+            if !table.is_empty() {
+                let _ = writeln!(text, "\n$ {command}\n{table}");
+            }
+        }
+    }
+    text.push_str(&render::summary(outcome));
+    text
+}
+
+fn is_own_job(object: &Object) -> bool {
+    object.kind() == Kind::Job && object.metadata().owner_references.as_ref().is_none_or(Vec::is_empty)
+}
+
+fn print(args: &SimulateArgs, outcome: &Outcome, at: &[i64]) -> Result<(), String> {
+    let mut out = std::io::stdout().lock();
+    let text = match args.output {
+        Format::Json => format!("{:#}\n", render::json(outcome)),
+        Format::Text => text(args, outcome, at, in_colour(args.color, out.is_terminal())),
+    };
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        // Whoever reads no further has seen enough.
+        Err(why) if why.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        result => result.map_err(|why| format!("standard output: {why}")),
+    }
+}

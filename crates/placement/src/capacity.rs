@@ -105,7 +105,8 @@ impl Capacity {
     }
 
     /// How many times a request fits on a leaf, and the position of the resource that is short. A request for nothing fits no
-    /// times. [quirk]
+    /// times.
+    // [quirk] As Kueue does.
     pub(crate) fn count_in(
         &self,
         usage: PlacementUsage,

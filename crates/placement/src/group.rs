@@ -41,7 +41,7 @@ type Results = Vec<(usize, Result<Placed, Failure>)>;
 
 impl Topologies {
     /// Places the members of a group: workers and, if there is a second member, their leader. Further members are not placed.
-    /// [quirk]
+    // [quirk] As Kueue does.
     pub(crate) fn place_group(
         &mut self,
         position: usize,
@@ -97,7 +97,8 @@ impl Topologies {
         Plan::new(&entry.tree, request.topology, self.features.multi_layer)
     }
 
-    /// Finds leaves for so many workers and a leader. Workers decide which leaves are looked at. [quirk]
+    /// Finds leaves for so many workers and a leader. Workers decide which leaves are looked at.
+    // [quirk] As Kueue does.
     pub(crate) fn find(
         &mut self,
         position: usize,

@@ -97,6 +97,7 @@ mod search;
 pub mod steps;
 mod topologies;
 mod tree;
+mod usage;
 
 pub use assignment::{
     additional, admission_uses_node, assignment_uses_node, merge, pod_count, pod_set_uses_node, truncate,
@@ -107,5 +108,6 @@ pub use failure::{Exclusions, Failure, LayerFit, Unit};
 pub use node::{Node, OtherPods};
 pub use order::Profile;
 pub use request::{PodRequest, PodSetRequest, Replacement};
-pub use topologies::{Features, Mark, Misfit, Placement, Reach, Topologies, Usage};
+pub use topologies::{Features, Mark, Placement, Topologies};
 pub use tree::{HOSTNAME_LABEL, Tree, compare_domains, is_within};
+pub use usage::{Misfit, Reach, Usage};

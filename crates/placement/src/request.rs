@@ -170,7 +170,8 @@ impl Plan {
         self.inner.get(level).copied().unwrap_or(0)
     }
 
-    /// Whole slices among so many pods. Pods that are left over are not placed. [quirk]
+    /// Whole slices among so many pods. Pods that are left over are not placed.
+    // [quirk] As Kueue does.
     pub(crate) fn slices(&self, count: i32) -> i32 {
         count.checked_div(self.slice_size).unwrap_or(0).max(0)
     }

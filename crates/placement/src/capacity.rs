@@ -37,15 +37,13 @@ impl Capacity {
     pub(crate) fn new(tree: &Tree, nodes: &[Node], others: &OtherPods, names: &mut Names) -> Self {
         let mut capacity = Self::default();
         let leaves = tree.leaf_count();
-        let mut of_nodes: Vec<&Node> = nodes.iter().collect();
-        of_nodes.sort_by(|a, b| a.name.cmp(&b.name));
-        for (name, leaf) in tree.nodes() {
-            let Ok(found) = of_nodes.binary_search_by(|n| n.name.cmp(name)) else { continue };
-            for (resource, amount) in of_nodes[found].allocatable.iter() {
-                capacity.add_free(names.intern_resource(resource), *leaf, amount, leaves);
+        for (index, leaf) in tree.members() {
+            let Some(node) = nodes.get(index) else { continue };
+            for (resource, amount) in node.allocatable.iter() {
+                capacity.add_free(names.intern_resource(resource), leaf, amount, leaves);
             }
-            for (resource, amount) in others.usage(name).into_iter().flat_map(Requests::iter) {
-                capacity.add_free(names.intern_resource(resource), *leaf, amount.saturating_neg(), leaves);
+            for (resource, amount) in others.usage(&node.name).into_iter().flat_map(Requests::iter) {
+                capacity.add_free(names.intern_resource(resource), leaf, amount.saturating_neg(), leaves);
             }
         }
         capacity.left.clone_from(&capacity.free);

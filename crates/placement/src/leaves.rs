@@ -23,6 +23,12 @@ struct Column {
     values: Vec<Box<str>>,
 }
 
+impl Column {
+    fn value(&self, number: u32) -> Option<&str> {
+        self.values.get((number as usize).checked_sub(1)?).map(|v| &**v)
+    }
+}
+
 /// Labels and taints of the nodes that stand for leaves.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LeafLabels {
@@ -42,11 +48,17 @@ impl LeafLabels {
         for (leaf, node) in representatives.enumerate() {
             for (key, value) in &node.labels {
                 let (column, numbers) = by_key.entry(key).or_default();
-                let number = *numbers.entry(value).or_insert_with(|| {
-                    column.values.push(value.clone());
-                    index(column.values.len())
-                });
                 column.of_leaf.resize(count, ABSENT);
+                // Neighbours often have the same value.
+                let before = leaf.checked_sub(1).and_then(|l| column.of_leaf.get(l)).copied().unwrap_or(ABSENT);
+                let number = if column.value(before) == Some(&**value) {
+                    before
+                } else {
+                    *numbers.entry(value).or_insert_with(|| {
+                        column.values.push(value.clone());
+                        index(column.values.len())
+                    })
+                };
                 if let Some(slot) = column.of_leaf.get_mut(leaf) {
                     *slot = number;
                 }

@@ -15,8 +15,26 @@ pub(crate) fn index(position: usize) -> u32 {
     u32::try_from(position).unwrap_or(u32::MAX)
 }
 
-/// The values of a leaf, from the top, and its nodes.
-type Leaf<'a> = (Vec<&'a str>, Vec<usize>);
+/// A node of a tree.
+struct Member<'a> {
+    /// Its index into the nodes the tree is made of.
+    node: usize,
+    name: &'a str,
+    /// Its values, a level each.
+    values: Vec<&'a str>,
+}
+
+impl<'a> Member<'a> {
+    fn new(index: usize, node: &'a Node, levels: &[Box<str>]) -> Self {
+        let values = levels.iter().map(|level| node.labels.get(level).map_or("", |v| v)).collect();
+        Self { node: index, name: &node.name, values }
+    }
+}
+
+/// The values of a leaf: those of its first node.
+fn values_of<'m, 'a>(members: &'m [Member<'a>]) -> &'m [&'a str] {
+    members.first().map_or(&[], |m| &m.values)
+}
 
 /// The domains of one flavor's topology.
 ///
@@ -37,8 +55,8 @@ pub struct Tree {
     first_child: Vec<u32>,
     /// Leaves in order of their value alone; only if the lowest level is the hostname.
     by_host: Vec<u32>,
-    /// Names of nodes and their leaves, in order of the names.
-    by_node: Vec<(Box<str>, u32)>,
+    /// Names of nodes, their leaves, and their indices into the nodes the tree was made of, in order of the names.
+    by_node: Vec<(Box<str>, u32, usize)>,
     /// The node whose labels and taints stand for the leaf, as an index into the nodes the tree was made of.
     representatives: Vec<usize>,
 }
@@ -51,35 +69,21 @@ impl Tree {
     pub fn new(flavor: &FlavorSpec, topology: &TopologySpec, nodes: &[Node]) -> Self {
         let levels = &topology.levels;
         let by_hostname = levels.last().is_some_and(|level| **level == *HOSTNAME_LABEL);
-        let value =
-            |node: usize, level: &str| -> &str { nodes.get(node).and_then(|n| n.labels.get(level)).map_or("", |v| v) };
-        let name = |node: usize| nodes.get(node).map_or("", |n| &*n.name);
-        let in_tree = |node: &usize| nodes.get(*node).is_some_and(|n| n.is_available() && n.is_of(flavor, topology));
-        let mut members: Vec<usize> =
-            if levels.is_empty() { Vec::new() } else { (0..nodes.len()).filter(in_tree).collect() };
-        members.sort_by_key(|n| name(*n));
-
+        let in_tree = |(_, n): &(usize, &Node)| !levels.is_empty() && n.is_available() && n.is_of(flavor, topology);
+        let mut members: Vec<Member<'_>> =
+            nodes.iter().enumerate().filter(in_tree).map(|(i, n)| Member::new(i, n, levels)).collect();
         // Nodes by what tells leaves apart, those of a leaf in order of their names.
         let from = if by_hostname { levels.len().saturating_sub(1) } else { 0 };
-        let key = |node: usize| -> Vec<&str> { levels.iter().skip(from).map(|level| value(node, level)).collect() };
-        let mut keyed: Vec<(Vec<&str>, usize)> = members.iter().map(|n| (key(*n), *n)).collect();
-        keyed.sort_by(|a, b| a.0.cmp(&b.0));
-        // Leaves: their values from the top, and their nodes.
-        let mut leaves: Vec<Leaf<'_>> = keyed
-            .chunk_by(|a, b| a.0 == b.0)
-            .map(|same| {
-                let nodes: Vec<usize> = same.iter().map(|(_, n)| *n).collect();
-                let first = nodes.first().copied().unwrap_or_default();
-                (levels.iter().map(|level| value(first, level)).collect(), nodes)
-            })
-            .collect();
-        leaves.sort_by(|a, b| a.0.cmp(&b.0));
+        members.sort_by(|a, b| (a.values.get(from..), a.name).cmp(&(b.values.get(from..), b.name)));
+        let same_leaf = |a: &Member<'_>, b: &Member<'_>| a.values.get(from..) == b.values.get(from..);
+        let mut leaves: Vec<&[Member<'_>]> = members.chunk_by(same_leaf).collect();
+        leaves.sort_by_key(|members| values_of(members));
 
         let mut tree = Self { name: topology.name.clone(), levels: levels.clone(), ..Self::default() };
         tree.lay_out(&leaves);
-        for (leaf, (_, nodes)) in leaves.iter().enumerate() {
-            tree.by_node.extend(nodes.iter().map(|n| (name(*n).into(), index(leaf))));
-            tree.representatives.extend(nodes.first());
+        for (leaf, members) in leaves.iter().enumerate() {
+            tree.by_node.extend(members.iter().map(|m| (m.name.into(), index(leaf), m.node)));
+            tree.representatives.extend(members.first().map(|m| m.node));
         }
         tree.by_node.sort();
         if by_hostname {
@@ -92,16 +96,16 @@ impl Tree {
     }
 
     /// Numbers the domains above the leaves, which come in order of their values.
-    fn lay_out(&mut self, leaves: &[Leaf<'_>]) {
+    fn lay_out(&mut self, leaves: &[&[Member<'_>]]) {
         self.offsets.push(0);
         let mut above: Vec<u32> = Vec::new();
         for level in 0..self.levels.len() {
             let begin = index(self.values.len());
             let mut owners = Vec::with_capacity(leaves.len());
-            for (position, (values, _)) in leaves.iter().enumerate() {
-                let same = position.checked_sub(1).and_then(|p| leaves.get(p)).is_some_and(|(before, _)| {
-                    before.iter().zip(values).take(level.saturating_add(1)).all(|(a, b)| a == b)
-                });
+            for (position, members) in leaves.iter().enumerate() {
+                let values = values_of(members);
+                let before = position.checked_sub(1).and_then(|p| leaves.get(p)).map_or(&[][..], |m| values_of(m));
+                let same = before.get(..=level).is_some_and(|begin| values.get(..=level) == Some(begin));
                 if !same {
                     let parent = above.get(position).copied().unwrap_or(index(self.values.len()));
                     self.values.push(values.get(level).copied().unwrap_or_default().into());
@@ -201,8 +205,8 @@ impl Tree {
 
     /// The leaf that a node belongs to.
     pub fn leaf_of_node(&self, node: &str) -> Option<u32> {
-        let found = self.by_node.binary_search_by(|(name, _)| (**name).cmp(node)).ok()?;
-        self.by_node.get(found).map(|&(_, leaf)| leaf)
+        let found = self.by_node.binary_search_by(|(name, ..)| (**name).cmp(node)).ok()?;
+        self.by_node.get(found).map(|&(_, leaf, _)| leaf)
     }
 
     /// The values of the first domain of an assignment that is no longer there; `None` if all are.
@@ -270,9 +274,9 @@ impl Tree {
         &self.representatives
     }
 
-    /// Names of nodes and their leaves.
-    pub(crate) fn nodes(&self) -> &[(Box<str>, u32)] {
-        &self.by_node
+    /// The nodes, by index into the nodes the tree was made of, and their leaves.
+    pub(crate) fn members(&self) -> impl Iterator<Item = (usize, u32)> + '_ {
+        self.by_node.iter().map(|&(_, leaf, node)| (node, leaf))
     }
 
     fn path(&self, domain: u32) -> Vec<&str> {

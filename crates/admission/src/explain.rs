@@ -1,4 +1,6 @@
-//! Why a workload waits, as data.
+//! Why a workload waits, as data, and the text for it.
+
+use std::fmt;
 
 use slicegate_quota::Amount;
 use slicegate_workload::Key;
@@ -13,39 +15,47 @@ pub enum Verdict {
     Wait,
     /// Its owner: another request, toleration, selector or queue would do.
     Change,
-    /// An admin: quota, flavors, checks or a stopped queue stand in its way.
+    /// An admin: a limit, a missing flavor, a failed check or a stopped queue stands in its way.
     AskAdmin,
-    /// Nothing in this cluster's configuration can hold it.
+    /// It asks for more than everything that is configured together.
     Never,
 }
 
-/// The reason in one word, with its numbers.
+/// The reason, with its numbers.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Cause {
     /// It was admitted.
     #[default]
     Admitted,
-    /// It waits in its queue and was not looked at yet.
-    Queued,
-    /// It makes room by preemption; so many victims are leaving.
-    Preempting(usize),
+    /// It fits and waits for its turn, with so many before it.
+    Queued {
+        /// How many of its ClusterQueue are served first.
+        ahead: usize,
+    },
+    /// It makes room by preemption, or would if it were its turn: so many victims leave.
+    Preempting {
+        /// How many.
+        victims: usize,
+    },
     /// It fits once those that others preempt are gone.
     Deferred,
     /// Quota is short now.
     WaitingForQuota,
-    /// Quota is short for ever.
+    /// It asks for more than it could ever have.
     ExceedsMaxQuota,
-    /// No flavor takes its pods, or no flavor has the resource.
+    /// No flavor takes its pods, or none has the resource.
     NoMatchingFlavor,
     /// Quota is free, but its pods find no place together.
     TopologyPlacementFailed,
-    /// Another workload of this cycle took the room.
-    OvertakenInCycle,
-    /// Preemption is gated.
+    /// Another workload of the same cycle took the room, or the victims.
+    Overtaken,
+    /// It needs preemption, which a gate forbids.
     Gated,
+    /// It is kept out of its queue by whoever the annotation names, or waits for replacement pods.
+    NotAdmissible,
     /// Pods of others must become ready first.
     WaitingForPodsReady,
-    /// A queue or ClusterQueue is stopped, missing or misconfigured.
+    /// Its LocalQueue or ClusterQueue is stopped, missing or misconfigured.
     QueueInactive {
         /// Which one.
         name: Box<str>,
@@ -57,6 +67,8 @@ pub enum Cause {
         /// What is wrong.
         why: Box<str>,
     },
+    /// An admission check failed and was not reset yet.
+    FailedChecks,
     /// Its back-off is not over.
     Backoff,
     /// It is not active.
@@ -68,8 +80,6 @@ pub enum Cause {
 pub enum Blocker {
     /// A workload that holds quota in the way.
     Workload(Key),
-    /// A workload ahead in the queue.
-    Ahead(Key),
     /// A limit of a ClusterQueue or Cohort.
     Limit {
         /// The ClusterQueue or Cohort.
@@ -83,24 +93,29 @@ pub enum Blocker {
     Queue(Box<str>),
 }
 
-/// Which limit a request meets first.
+/// What a request meets first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ResourceLimit {
     /// It fits.
     None,
-    /// What the tree of this root holds together is used up.
+    /// The quota of a whole tree is in use.
     Quota {
-        /// The Cohort or ClusterQueue.
+        /// The root.
         node: Box<str>,
     },
-    /// This node may not borrow more.
+    /// A node may not borrow more.
     Borrowing {
         /// The ClusterQueue or Cohort.
         node: Box<str>,
     },
-    /// More than everything that could ever be free.
-    Maximum {
-        /// The node whose limit it is.
+    /// It is more than the quota of a whole tree.
+    MaximumQuota {
+        /// The root.
+        node: Box<str>,
+    },
+    /// It is more than a node may ever borrow.
+    MaximumBorrowing {
+        /// The ClusterQueue or Cohort.
         node: Box<str>,
     },
     /// The ClusterQueue has no quota for the resource.
@@ -112,7 +127,7 @@ pub enum ResourceLimit {
 pub struct ResourceExplanation {
     /// The resource.
     pub resource: Box<str>,
-    /// What is asked for, other pod sets of the workload included.
+    /// What is needed: by the pod set, and by those before it that use the same flavor.
     pub needed: Amount,
     /// What is free, borrowing included.
     pub available: Amount,
@@ -122,7 +137,7 @@ pub struct ResourceExplanation {
     pub nominal: Amount,
     /// What the ClusterQueue uses.
     pub used: Amount,
-    /// What it uses beyond its own quota.
+    /// What of that is beyond its own quota.
     pub borrowed: Amount,
     /// What stands in the way.
     pub limit: ResourceLimit,
@@ -133,9 +148,9 @@ pub struct ResourceExplanation {
 pub struct FlavorExplanation {
     /// The flavor.
     pub flavor: Box<str>,
-    /// Whether it was chosen.
+    /// Whether it was chosen, to fit or by preemption.
     pub chosen: bool,
-    /// Why its nodes do not take the pods, if so.
+    /// Why its nodes do not take the pods, if they do not.
     pub mismatch: Option<Box<str>>,
     /// Its quota.
     pub resources: Vec<ResourceExplanation>,
@@ -146,7 +161,7 @@ pub struct FlavorExplanation {
 pub struct PodSetExplanation {
     /// The pod set.
     pub name: Box<str>,
-    /// The flavors that were tried, in order.
+    /// The flavors that were tried, in that order.
     pub flavors: Vec<FlavorExplanation>,
 }
 
@@ -161,4 +176,101 @@ pub struct Explanation {
     pub pod_sets: Vec<PodSetExplanation>,
     /// What stands in the way.
     pub blockers: Vec<Blocker>,
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Admitted => f.write_str("It was admitted."),
+            Self::Queued { ahead: 0 } => f.write_str("It fits and is next in its ClusterQueue."),
+            Self::Queued { ahead } => write!(f, "It fits, but {ahead} workload(s) of its ClusterQueue are before it."),
+            Self::Preempting { victims } => write!(f, "It waits for {victims} workload(s) that it preempts."),
+            Self::Deferred => f.write_str("It waits for workloads that others preempt; then it fits."),
+            Self::WaitingForQuota => f.write_str("Quota is short now."),
+            Self::ExceedsMaxQuota => f.write_str("It asks for more than its ClusterQueue could ever have."),
+            Self::NoMatchingFlavor => f.write_str("No flavor of its ClusterQueue suits it."),
+            Self::TopologyPlacementFailed => f.write_str("Quota is free, but its pods find no place together."),
+            Self::Overtaken => {
+                f.write_str("Another workload took the room in the same cycle; it is tried again at once.")
+            }
+            Self::Gated => f.write_str("It needs preemption, which a preemption gate forbids."),
+            Self::NotAdmissible => f.write_str("It is kept out of its queue."),
+            Self::WaitingForPodsReady => {
+                f.write_str("Pods of workloads that were admitted before must become ready first.")
+            }
+            Self::QueueInactive { name, why } => write!(f, "{name} {why}."),
+            Self::Invalid { why } => write!(f, "It cannot be admitted as it is: {why}."),
+            Self::FailedChecks => f.write_str("An admission check failed."),
+            Self::Backoff => f.write_str("It waits before it is tried again."),
+            Self::Deactivated => f.write_str("It is not active."),
+        }
+    }
+}
+
+impl fmt::Display for ResourceLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => Ok(()),
+            Self::Quota { node } => write!(f, "; the quota of {node} is in use"),
+            Self::Borrowing { node } => write!(f, "; {node} is at its borrowing limit"),
+            Self::MaximumQuota { node } => write!(f, "; more than all the quota of {node}"),
+            Self::MaximumBorrowing { node } => write!(f, "; more than the borrowing limit of {node} ever allows"),
+            Self::Undeclared => f.write_str("; the ClusterQueue has no quota for it"),
+        }
+    }
+}
+
+impl fmt::Display for ResourceExplanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { resource, needed, available, maximum, nominal, used, borrowed, limit } = self;
+        let show = |amount: Amount| amount.display(resource).to_string();
+        write!(
+            f,
+            "{resource}: {} needed, {} free, {} at most; own quota {}, {} used",
+            show(*needed),
+            show(*available),
+            show(*maximum),
+            show(*nominal),
+            show(*used)
+        )?;
+        if *borrowed > Amount::ZERO {
+            write!(f, ", {} of it borrowed", show(*borrowed))?;
+        }
+        limit.fmt(f)
+    }
+}
+
+impl fmt::Display for Explanation {
+    /// The reason, then a line for each flavor and resource, then what stands in the way.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.cause.fmt(f)?;
+        for pod_set in &self.pod_sets {
+            for flavor in &pod_set.flavors {
+                if let Some(mismatch) = &flavor.mismatch {
+                    write!(f, "\n  {} in {}: {mismatch}", pod_set.name, flavor.flavor)?;
+                }
+                for resource in &flavor.resources {
+                    write!(f, "\n  {} in {}: {resource}", pod_set.name, flavor.flavor)?;
+                }
+            }
+        }
+        let holders: Vec<String> = self
+            .blockers
+            .iter()
+            .filter_map(|b| match b {
+                Blocker::Workload(key) => Some(key.to_string()),
+                Blocker::Limit { .. } | Blocker::Queue(_) => None,
+            })
+            .collect();
+        if !holders.is_empty() {
+            write!(f, "\n  in the way: {}", holders.join(", "))?;
+        }
+        match self.verdict {
+            Verdict::Admitted => Ok(()),
+            Verdict::Wait => f.write_str("\n  Wait."),
+            Verdict::Change => f.write_str("\n  Change the request, or choose another queue."),
+            Verdict::AskAdmin => f.write_str("\n  Ask an admin."),
+            Verdict::Never => f.write_str("\n  Ask for less: nothing that is configured holds this."),
+        }
+    }
 }

@@ -85,6 +85,56 @@ enum Part {
     Status,
 }
 
+/// When objects are to be looked at again.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Timers {
+    at: BTreeMap<ObjectRef, Timestamp>,
+    order: BTreeSet<(Timestamp, ObjectRef)>,
+}
+
+impl Timers {
+    /// Sets the timer of an object, unless it rings before.
+    fn set(&mut self, reference: &ObjectRef, at: Timestamp) {
+        if let Some(&old) = self.at.get(reference) {
+            if old <= at {
+                return;
+            }
+            self.order.remove(&(old, reference.clone()));
+        }
+        self.at.insert(reference.clone(), at);
+        self.order.insert((at, reference.clone()));
+    }
+
+    /// Stops the timer of an object.
+    pub(crate) fn clear(&mut self, reference: &ObjectRef) {
+        if let Some(at) = self.at.remove(reference) {
+            self.order.remove(&(at, reference.clone()));
+        }
+    }
+
+    fn next(&self) -> Option<Timestamp> {
+        self.order.first().map(|(at, _)| *at)
+    }
+
+    fn pop_due(&mut self, now: Timestamp) -> Option<ObjectRef> {
+        self.order.first().filter(|(at, _)| *at <= now)?;
+        let (_, reference) = self.order.pop_first()?;
+        self.at.remove(&reference);
+        Some(reference)
+    }
+}
+
+/// Queues whose status may have changed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stale {
+    /// All of them.
+    pub(crate) all: bool,
+    /// These ClusterQueues.
+    pub(crate) cluster_queues: BTreeSet<Box<str>>,
+    /// These LocalQueues.
+    pub(crate) local_queues: BTreeSet<Key>,
+}
+
 /// Kueue's controllers as one value: objects and write results go in, writes, Events and notes come out.
 ///
 /// Before the first [`Controller::reconcile`] every object that exists must have been observed: an owner that is not known is
@@ -98,15 +148,15 @@ pub struct Controller {
     /// Objects that changed since they were last looked at.
     pub(crate) dirty: BTreeSet<ObjectRef>,
     /// When objects are to be looked at again.
-    pub(crate) timers: BTreeMap<ObjectRef, Timestamp>,
+    pub(crate) timers: Timers,
     pub(crate) plans: BTreeMap<Key, Plan>,
     in_flight: BTreeMap<WriteId, InFlight>,
     last_write: u64,
     pub(crate) out: Effects,
     /// Whether the engine learnt something since its last cycle.
     pub(crate) touched: bool,
-    /// Whether the statuses of queues may have changed.
-    pub(crate) queues_stale: bool,
+    /// Queues whose status may have changed.
+    pub(crate) stale: Stale,
     /// What a workload was last said to wait for.
     pub(crate) told: BTreeMap<Key, String>,
     /// The check messages that were last recorded as an Event.
@@ -126,13 +176,13 @@ impl Controller {
             store: Store::default(),
             fed: Fed::default(),
             dirty: BTreeSet::new(),
-            timers: BTreeMap::new(),
+            timers: Timers::default(),
             plans: BTreeMap::new(),
             in_flight: BTreeMap::new(),
             last_write: 0,
             out: Effects::default(),
             touched: false,
-            queues_stale: false,
+            stale: Stale::default(),
             told: BTreeMap::new(),
             told_checks: BTreeMap::new(),
             told_finished: BTreeSet::new(),
@@ -163,15 +213,13 @@ impl Controller {
     /// A write whose result is seen has happened, whatever its outcome will be said to be.
     fn resolve_seen(&mut self, now: Timestamp, object: &Object) {
         let reference = object.reference();
-        let seen = self.in_flight.iter().find(|(_, w)| {
-            w.object == reference
-                && match &w.written {
-                    Some((written, Part::Status)) => same_status(written, object),
-                    Some((written, Part::All)) => same_but_status(written, object),
-                    None => false,
-                }
+        let Some(id) = self.store.outstanding(&reference) else { return };
+        let seen = self.in_flight.get(&id).is_some_and(|w| match &w.written {
+            Some((written, Part::Status)) => same_status(written, object),
+            Some((written, Part::All)) => same_but_status(written, object),
+            None => false,
         });
-        if let Some((&id, _)) = seen {
+        if seen {
             self.complete(now, WriteOutcome { id, result: Ok(Some(object.clone())) });
         }
     }
@@ -201,7 +249,9 @@ impl Controller {
                 match now_is {
                     Some(object) => self.apply(now, &object),
                     None => {
-                        if let Applied::Changed(Some(old)) = self.store.forget(&reference) {
+                        // It is remembered as gone, so that a late report does not bring it back.
+                        if let Some(old) = self.store.get(&reference).cloned() {
+                            self.store.remove(&old);
                             self.mark(&old, None);
                         }
                     }
@@ -257,6 +307,9 @@ impl Controller {
     }
 
     fn report(&mut self, now: Timestamp, key: &Key, reports: &[Report], written: Written) {
+        if !reports.is_empty() {
+            self.mark_stale(key);
+        }
         for report in reports {
             self.touched = true;
             match report {
@@ -264,6 +317,19 @@ impl Controller {
                 Report::Eviction => self.engine.eviction_written(now, key, written),
             }
         }
+    }
+
+    /// Marks the queues of a workload: their status may have changed.
+    pub(crate) fn mark_stale(&mut self, workload: &Key) {
+        let Some(known) = self.fed.workloads.get(workload) else { return };
+        let queue = Key::new(workload.namespace.clone(), known.spec.queue_name.clone());
+        if let Some(leads) = self.fed.local_queues.get(&queue) {
+            self.stale.cluster_queues.insert(leads.cluster_queue.clone());
+        }
+        if let Some(admission) = &known.status.admission {
+            self.stale.cluster_queues.insert(admission.cluster_queue.clone());
+        }
+        self.stale.local_queues.insert(queue);
     }
 
     /// Marks what a changed object may matter to.
@@ -306,6 +372,10 @@ impl Controller {
                 }
             }
             Kind::WorkloadPriorityClass | Kind::PriorityClass | Kind::ResourceFlavor => {
+                if object.kind() == Kind::WorkloadPriorityClass {
+                    let class = format!("kueue.x-k8s.io/WorkloadPriorityClass/{}", object.name());
+                    self.mark_workloads(|w| *w.spec.priority_class == *class);
+                }
                 for kind in jobs::KINDS {
                     let all: Vec<ObjectRef> = self.store.all(kind).map(Object::reference).collect();
                     self.dirty.extend(all);
@@ -332,9 +402,7 @@ impl Controller {
     /// happens before.
     pub fn reconcile(&mut self, now: Timestamp) -> Effects {
         self.dirty.extend(self.store.release_expired(now));
-        let due: Vec<ObjectRef> = self.timers.iter().filter(|&(_, &t)| t <= now).map(|(r, _)| r.clone()).collect();
-        for reference in due {
-            self.timers.remove(&reference);
+        while let Some(reference) = self.timers.pop_due(now) {
             self.dirty.insert(reference);
         }
         // Feeding one object may mark others; each is fed once.
@@ -354,14 +422,21 @@ impl Controller {
         for reference in work.iter().filter(|r| r.kind == Kind::Workload) {
             self.reconcile_workload(now, &key_of(reference));
         }
-        self.queues_stale |= self.touched || work.iter().any(|r| CONFIGURATION.contains(&r.kind));
+        let configured = work.iter().any(|r| CONFIGURATION.contains(&r.kind));
+        for reference in &work {
+            match reference.kind {
+                Kind::ClusterQueue => drop(self.stale.cluster_queues.insert(reference.name.clone())),
+                Kind::LocalQueue => drop(self.stale.local_queues.insert(key_of(reference))),
+                _ => {}
+            }
+        }
         self.run_cycles(now, MOST_CYCLES);
-        if std::mem::take(&mut self.queues_stale) {
-            self.sync_queues(now);
+        self.sync_queues(now);
+        if configured || self.fed.cluster_queues.values().any(|q| q.deleting) {
             self.sync_finalizers();
         }
         self.write_plans(now);
-        let wakes = [self.engine.next_wake(), self.store.next_release(), self.timers.values().min().copied()];
+        let wakes = [self.engine.next_wake(), self.store.next_release(), self.timers.next()];
         let mut effects = std::mem::take(&mut self.out);
         effects.wake_at = wakes.into_iter().flatten().min();
         effects
@@ -435,8 +510,7 @@ impl Controller {
 
     /// Lets an object be looked at again at a time, unless that is to happen before.
     pub(crate) fn wake(&mut self, reference: &ObjectRef, at: Timestamp) {
-        let timer = self.timers.entry(reference.clone()).or_insert(at);
-        *timer = (*timer).min(at);
+        self.timers.set(reference, at);
     }
 
     // ----- questions -----------------------------------------------------------------------------------------------

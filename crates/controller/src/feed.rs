@@ -207,6 +207,7 @@ impl Controller {
             Kind::Workload => return self.feed_workload(now, reference, object.as_ref()),
             _ => return,
         }
+        self.stale.all = true;
         self.touched = true;
     }
 
@@ -220,13 +221,14 @@ impl Controller {
             _ => None,
         };
         let Some(workload) = workload else {
+            self.mark_stale(&key);
             if self.fed.workloads.remove(&key).is_some() {
                 self.touched = true;
                 self.engine.remove_workload(now, &key);
                 self.told.remove(&key);
                 self.told_checks.remove(&key);
                 self.told_finished.remove(&key);
-                self.timers.remove(reference);
+                self.timers.clear(reference);
             }
             return;
         };
@@ -235,6 +237,8 @@ impl Controller {
         }
         self.touched = true;
         self.engine.set_workload(now, workload.clone());
-        self.fed.workloads.insert(key, Arc::new(workload));
+        self.mark_stale(&key);
+        self.fed.workloads.insert(key.clone(), Arc::new(workload));
+        self.mark_stale(&key);
     }
 }

@@ -8,7 +8,7 @@ use slicegate_admission::{
     ResourceLimit, Verdict,
 };
 use slicegate_api::ObjectRef;
-use slicegate_workload::{Admission, ConditionType, Key, Workload};
+use slicegate_workload::{Admission, ConditionType, Key, Timestamp, Workload};
 
 use crate::controller::Controller;
 use crate::io::Note;
@@ -28,10 +28,10 @@ impl Controller {
     }
 
     /// Tells what a cycle decided about a workload, unless that was told before.
-    pub(crate) fn note_entry(&mut self, entry: &Entry, evictions: &[Eviction]) {
+    pub(crate) fn note_entry(&mut self, now: Timestamp, entry: &Entry, evictions: &[Eviction]) {
         let key = &entry.workload;
         let name = self.called(key);
-        let text = match &entry.outcome {
+        let mut text = match &entry.outcome {
             Outcome::Admitted { admission, admitted } => {
                 let flavors = flavors(admission);
                 let what = if *admitted { "is admitted" } else { "has quota reserved" };
@@ -55,7 +55,7 @@ impl Controller {
             Outcome::Evicted => format!("{name} is evicted: a node that it lost cannot be replaced"),
             Outcome::Migrating => format!("{name} waits until a less favourable variant of it is gone"),
             Outcome::Dropped => return,
-            _ => self.waits(&name, entry),
+            _ => waits(&name, entry),
         };
         let details = details(&entry.explanation);
         let told =
@@ -64,6 +64,17 @@ impl Controller {
             return;
         }
         self.told.insert(key.clone(), told);
+        if entry.explanation.cause == Cause::WaitingForQuota {
+            let blockers = self.engine.why(now, key).map(|e| e.blockers).unwrap_or_default();
+            let holders: Vec<String> = blockers
+                .iter()
+                .filter_map(|b| if let Blocker::Workload(key) = b { Some(self.called(key)) } else { None })
+                .collect();
+            if !holders.is_empty() {
+                // Writing to a string cannot fail.
+                let _ = write!(text, "; held by {}", list(&holders, MOST_NAMED));
+            }
+        }
         self.tell(key, text, details);
     }
 
@@ -91,61 +102,6 @@ impl Controller {
                 "{victim} is preempted by {by}, which borrows (policy borrowWithinCohort): priority {low} is lower than {high}"
             ),
         }
-    }
-
-    fn waits(&self, name: &str, entry: &Entry) -> String {
-        let explanation = &entry.explanation;
-        let reason = match &explanation.cause {
-            Cause::Admitted => "is admitted".to_owned(),
-            Cause::Queued => "waits in its queue".to_owned(),
-            Cause::Preempting(count) => format!("waits for {count} preempted workload(s) to leave"),
-            Cause::Deferred => "fits once the workloads that others preempt are gone".to_owned(),
-            Cause::WaitingForQuota | Cause::OvertakenInCycle => short_of(explanation)
-                .map_or_else(|| "waits for quota".to_owned(), |what| format!("waits for quota: {what}")),
-            Cause::ExceedsMaxQuota => short_of(explanation).or_else(|| written(entry)).map_or_else(
-                || "asks for more than there is quota for".to_owned(),
-                |what| format!("asks for more than there is quota for: {what}"),
-            ),
-            Cause::NoMatchingFlavor => mismatch(explanation).or_else(|| written(entry)).map_or_else(
-                || "has no flavor that takes its pods".to_owned(),
-                |why| format!("has no flavor that takes its pods: {why}"),
-            ),
-            Cause::TopologyPlacementFailed => "has quota, but its pods find no place together".to_owned(),
-            Cause::Gated => "would have to preempt, which a gate forbids".to_owned(),
-            Cause::WaitingForPodsReady => "waits until the pods of others are ready".to_owned(),
-            Cause::QueueInactive { name, why } => format!("waits: {name} {why}"),
-            Cause::Invalid { why } => format!("cannot be admitted: {why}"),
-            Cause::Backoff => "waits for the end of its back-off".to_owned(),
-            Cause::Deactivated => "is deactivated".to_owned(),
-        };
-        let mut text = format!("{name} {reason}");
-        let mut holders: Vec<String> = explanation
-            .blockers
-            .iter()
-            .filter_map(|b| if let Blocker::Workload(key) = b { Some(self.called(key)) } else { None })
-            .collect();
-        if holders.is_empty() && explanation.cause == Cause::WaitingForQuota {
-            holders = self
-                .workloads()
-                .filter(|w| {
-                    let here = w.status.admission.as_ref().is_some_and(|a| a.cluster_queue == entry.cluster_queue);
-                    here && w.has_active_quota_reservation()
-                })
-                .map(|w| self.called(&w.key))
-                .collect();
-        }
-        if !holders.is_empty() {
-            // Writing to a string cannot fail.
-            let _ = write!(text, "; held by {}", list(&holders, MOST_NAMED));
-        }
-        let change = match explanation.verdict {
-            Verdict::Admitted | Verdict::Wait => "",
-            Verdict::Change => "; it must be changed by its owner",
-            Verdict::AskAdmin => "; an admin must change queues, quota or flavors",
-            Verdict::Never => "; it can never start as it is",
-        };
-        text.push_str(change);
-        text
     }
 
     /// Tells that a workload is evicted for its own sake.
@@ -177,6 +133,45 @@ impl Controller {
         let text = format!("{}: admission check {check} is {state}{tail}", self.called(workload));
         self.tell(workload, text, Vec::new());
     }
+}
+
+/// What a workload waits for, and who could change that.
+fn waits(name: &str, entry: &Entry) -> String {
+    let explanation = &entry.explanation;
+    let reason = match &explanation.cause {
+        Cause::Admitted => "is admitted".to_owned(),
+        Cause::Queued { .. } => "waits in its queue".to_owned(),
+        Cause::Preempting { victims } => format!("waits for {victims} preempted workload(s) to leave"),
+        Cause::Deferred => "fits once the workloads that others preempt are gone".to_owned(),
+        Cause::WaitingForQuota | Cause::Overtaken => short_of(explanation)
+            .map_or_else(|| "waits for quota".to_owned(), |what| format!("waits for quota: {what}")),
+        Cause::ExceedsMaxQuota => short_of(explanation).or_else(|| written(entry)).map_or_else(
+            || "asks for more than there is quota for".to_owned(),
+            |what| format!("asks for more than there is quota for: {what}"),
+        ),
+        Cause::NoMatchingFlavor => mismatch(explanation).or_else(|| written(entry)).map_or_else(
+            || "has no flavor that takes its pods".to_owned(),
+            |why| format!("has no flavor that takes its pods: {why}"),
+        ),
+        Cause::TopologyPlacementFailed => "has quota, but its pods find no place together".to_owned(),
+        Cause::Gated => "would have to preempt, which a gate forbids".to_owned(),
+        Cause::WaitingForPodsReady => "waits until the pods of others are ready".to_owned(),
+        Cause::QueueInactive { name, why } => format!("waits: {name} {why}"),
+        Cause::Invalid { why } => format!("cannot be admitted: {why}"),
+        Cause::NotAdmissible => "is kept out of its queue".to_owned(),
+        Cause::FailedChecks => "has failed admission checks".to_owned(),
+        Cause::Backoff => "waits for the end of its back-off".to_owned(),
+        Cause::Deactivated => "is deactivated".to_owned(),
+    };
+    let mut text = format!("{name} {reason}");
+    let change = match explanation.verdict {
+        Verdict::Admitted | Verdict::Wait => "",
+        Verdict::Change => "; it must be changed by its owner",
+        Verdict::AskAdmin => "; an admin must change queues, quota or flavors",
+        Verdict::Never => "; it can never start as it is",
+    };
+    text.push_str(change);
+    text
 }
 
 fn short(job: &ObjectRef) -> String {
@@ -236,7 +231,7 @@ fn shortage(flavor: &FlavorExplanation, resource: &ResourceExplanation) -> Strin
         show(resource.available)
     );
     match &resource.limit {
-        ResourceLimit::Maximum { node } => {
+        ResourceLimit::MaximumQuota { node } | ResourceLimit::MaximumBorrowing { node } => {
             let _ = write!(text, ", never more than {} in {node}", show(resource.maximum));
         }
         ResourceLimit::Borrowing { node } => {

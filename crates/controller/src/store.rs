@@ -161,6 +161,11 @@ impl Store {
         self.tidy(reference);
     }
 
+    /// The write of the object that is on its way.
+    pub(crate) fn outstanding(&self, reference: &ObjectRef) -> Option<WriteId> {
+        self.slots.get(reference)?.outstanding
+    }
+
     /// How many writes of the object failed in a row.
     pub(crate) fn failures(&self, reference: &ObjectRef) -> u32 {
         self.slots.get(reference).map_or(0, |s| s.failures)

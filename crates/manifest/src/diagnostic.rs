@@ -92,8 +92,10 @@ pub struct Diagnostic {
     pub column: usize,
     /// How many characters of the line are meant, at least 1.
     pub length: usize,
-    /// The line itself.
+    /// The line itself; of a very long one, the part around the column.
     pub text: String,
+    /// The column at which `text` begins, from 1.
+    pub text_column: usize,
     /// The object as `ClusterQueue cluster-queue`, empty if it cannot be told.
     pub object: String,
     /// The field, empty if it is none.
@@ -137,7 +139,7 @@ impl Diagnostic {
         let pad = " ".repeat(gutter);
         let arrow = paint.with("1;34", "-->");
         writeln!(out, "{pad}{arrow} {}:{}:{}", self.file, self.line, self.column)?;
-        let shown = Excerpt::of(&self.text, self.column, self.length);
+        let shown = Excerpt::of(&self.text, self.column.saturating_sub(self.text_column), self.length);
         writeln!(out, "{pad} {bar}")?;
         writeln!(out, "{} {bar} {}", paint.with("1;34", &self.line.to_string()), shown.text)?;
         let marks = paint.with(hue, &"^".repeat(shown.length));
@@ -187,8 +189,8 @@ impl Excerpt {
     /// Characters shown at most.
     const WIDTH: usize = 160;
 
-    fn of(line: &str, column: usize, length: usize) -> Self {
-        let at = column.saturating_sub(1);
+    /// `at` is how many characters of the line come before the span.
+    fn of(line: &str, at: usize, length: usize) -> Self {
         // The span comes into view with a little of what is before it.
         let skip = if at >= Self::WIDTH { at.saturating_sub(40) } else { 0 };
         let text: String = line
@@ -220,6 +222,7 @@ mod tests {
             column: 9,
             length: 3,
             text: "  name: 123".into(),
+            text_column: 1,
             object: "ClusterQueue cq".into(),
             path: "spec.cohortName".into(),
             message: "expected a string, found the number 123".into(),
@@ -260,6 +263,8 @@ mod tests {
     fn a_long_line_is_cut_around_the_span() {
         let d = Diagnostic { text: "x".repeat(1000) + "bad" + &"y".repeat(1000), column: 1001, ..sample() };
         let text = d.to_string();
+        let cut = Diagnostic { text: "xxbad".into(), text_column: 999, column: 1001, ..sample() }.to_string();
+        assert!(cut.contains("| xxbad") && cut.contains("|   ^^^"), "{cut}");
         assert!(text.contains("bad") && text.lines().all(|l| l.chars().count() < 200), "{text}");
     }
 

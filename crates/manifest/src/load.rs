@@ -73,6 +73,7 @@ impl Document {
         let lines = Lines::new(source.map_or("", |s| &s.text));
         let span = self.positions.nearest(&parse_path(path)).0.span;
         let place = lines.position(span.start);
+        let (text, text_column) = lines.excerpt(span.start);
         Diagnostic {
             severity,
             code,
@@ -80,7 +81,8 @@ impl Document {
             line: place.line,
             column: place.column,
             length: lines.length(span).max(1),
-            text: lines.line_text(span.start).to_owned(),
+            text: text.to_owned(),
+            text_column,
             object: self.title(),
             path: path.to_owned(),
             message,
@@ -229,6 +231,7 @@ impl Report {
             self.errors = self.errors.saturating_add(1);
         }
         let place = context.lines.position(entry.span.start);
+        let (text, text_column) = context.lines.excerpt(entry.span.start);
         self.loaded.diagnostics.push(Diagnostic {
             severity: entry.severity,
             code: entry.code,
@@ -236,7 +239,8 @@ impl Report {
             line: place.line,
             column: place.column,
             length: context.lines.length(entry.span).max(1),
-            text: context.lines.line_text(entry.span.start).to_owned(),
+            text: text.to_owned(),
+            text_column,
             object: entry.object,
             path: entry.path,
             message: entry.message,

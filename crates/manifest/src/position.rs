@@ -26,12 +26,22 @@ pub struct Position {
 pub(crate) struct Lines<'a> {
     text: &'a str,
     starts: Vec<usize>,
+    /// How many characters begin before each block of bytes, so that columns of very long lines are found quickly.
+    characters: Vec<usize>,
 }
+
+/// Bytes of a block.
+const BLOCK: usize = 256;
 
 impl<'a> Lines<'a> {
     pub(crate) fn new(text: &'a str) -> Self {
         let after = text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(i, _)| i.saturating_add(1));
-        Self { text, starts: std::iter::once(0).chain(after).collect() }
+        let mut characters = vec![0_usize];
+        for block in text.as_bytes().chunks(BLOCK) {
+            let before = characters.last().copied().unwrap_or_default();
+            characters.push(before.saturating_add(block.iter().filter(|b| begins_character(**b)).count()));
+        }
+        Self { text, starts: std::iter::once(0).chain(after).collect(), characters }
     }
 
     /// The line that an offset is on, from 0.
@@ -50,21 +60,42 @@ impl<'a> Lines<'a> {
         let offset = self.floor(offset);
         let line = self.line(offset);
         let start = self.starts.get(line).copied().unwrap_or_default();
-        let before = self.text.get(start..offset).unwrap_or_default();
         // A byte order mark is not seen in an editor.
-        let column = before.chars().filter(|c| *c != '\u{feff}').count().saturating_add(1);
-        Position { line: line.saturating_add(1), column }
+        let mark = usize::from(start == 0 && offset > 0 && self.text.starts_with('\u{feff}'));
+        let before = self.characters_before(offset).saturating_sub(self.characters_before(start)).saturating_sub(mark);
+        Position { line: line.saturating_add(1), column: before.saturating_add(1) }
     }
 
-    /// The text of the line of an offset.
-    pub(crate) fn line_text(&self, offset: usize) -> &'a str {
-        self.text(self.line(self.floor(offset))).trim_start_matches('\u{feff}')
+    /// How many characters begin before a place.
+    fn characters_before(&self, offset: usize) -> usize {
+        let block = offset / BLOCK;
+        let rest = self.text.as_bytes().get(block.saturating_mul(BLOCK)..offset).unwrap_or_default();
+        let before = self.characters.get(block).copied().unwrap_or_default();
+        before.saturating_add(rest.iter().filter(|b| begins_character(**b)).count())
+    }
+
+    /// The text of the line of an offset, and the column at which it begins: that part of a very long line which is around the
+    /// offset.
+    pub(crate) fn excerpt(&self, offset: usize) -> (&'a str, usize) {
+        const AROUND: usize = 400;
+        let offset = self.floor(offset);
+        let line = self.line(offset);
+        let text = self.text(line);
+        if text.len() <= 2 * AROUND {
+            return (text.trim_start_matches('\u{feff}'), 1);
+        }
+        let start = self.starts.get(line).copied().unwrap_or_default();
+        let from = self.floor(offset.saturating_sub(AROUND).max(start));
+        let to = self.floor(offset.saturating_add(AROUND).min(start.saturating_add(text.len())));
+        let part = self.text.get(from..to).unwrap_or_default();
+        (part.trim_start_matches('\u{feff}'), self.position(from).column)
     }
 
     /// How many characters of a span lie on its first line.
     pub(crate) fn length(&self, span: Span) -> usize {
         let (start, end) = (self.floor(span.start), self.floor(span.end));
-        let text = self.text.get(start..end).unwrap_or_default();
+        // More than a screen is never shown.
+        let text = self.text.get(start..self.floor(end.min(start.saturating_add(1_000)))).unwrap_or_default();
         text.lines().next().unwrap_or_default().trim_end().chars().count()
     }
 
@@ -79,6 +110,11 @@ impl<'a> Lines<'a> {
         }
         offset
     }
+}
+
+/// Whether a byte of UTF-8 is the first of a character.
+fn begins_character(byte: u8) -> bool {
+    byte & 0b1100_0000 != 0b1000_0000
 }
 
 /// Where the fields of an object are.
@@ -197,7 +233,7 @@ mod tests {
     fn columns_count_characters() {
         let lines = Lines::new("a\nbé: c\r\n");
         assert_eq!(lines.position(6), Position { line: 2, column: 4 });
-        assert_eq!(lines.line_text(6), "bé: c");
+        assert_eq!(lines.excerpt(6), ("bé: c", 1));
         assert_eq!(lines.position(1000).line, 3);
     }
 
@@ -205,7 +241,18 @@ mod tests {
     fn a_byte_order_mark_is_no_column() {
         let lines = Lines::new("\u{feff}a: b");
         assert_eq!(lines.position(3), Position { line: 1, column: 1 });
-        assert_eq!(lines.line_text(3), "a: b");
+        assert_eq!(lines.excerpt(3), ("a: b", 1));
+    }
+
+    #[test]
+    fn very_long_lines_are_cut_around_the_place() {
+        let text = format!("é\n{}x{}\ny", "é".repeat(5_000), "à".repeat(5_000));
+        let lines = Lines::new(&text);
+        let offset = text.find('x').unwrap();
+        assert_eq!(lines.position(offset), Position { line: 2, column: 5_001 });
+        let (part, column) = lines.excerpt(offset);
+        assert!(part.len() <= 800 && part.chars().nth(5_001 - column) == Some('x'), "{part} {column}");
+        assert_eq!(lines.position(text.len()), Position { line: 3, column: 2 });
     }
 
     #[test]

@@ -285,7 +285,7 @@ impl Context<'_> {
         let (value, positions) = self.positions(node, start);
         let subject = Subject { object, positions: &positions, older: None };
         let pool = self.read(value, PhantomData::<NodePool>, &subject, Severity::Note, report);
-        if let Some(pool) = pool.filter(|_| report.errors() == errors) {
+        if let Some((pool, _)) = pool.filter(|_| report.errors() == errors) {
             self.keep(Body::NodePool(pool), positions, report);
         }
     }
@@ -321,32 +321,45 @@ impl Context<'_> {
         let subject = Subject { older, ..subject };
         let body = match target {
             Target::Scenario => {
-                self.read(value, PhantomData::<Scenario>, &subject, Severity::Error, report).map(Body::Scenario)
+                let read = self.read(value, PhantomData::<Scenario>, &subject, Severity::Error, report);
+                read.map(|(scenario, stand_ins)| (Body::Scenario(scenario), stand_ins))
             }
             Target::Object(kind) | Target::Older(kind) => {
                 let strict =
                     if group(kind.api_version()) == kueue::GROUP { Severity::Error } else { Severity::Warning };
-                self.read(value, KindSeed(kind), &subject, strict, report).map(Body::Object)
+                let read = self.read(value, KindSeed(kind), &subject, strict, report);
+                read.map(|(object, stand_ins)| (Body::Object(object), stand_ins))
             }
         };
-        if let Some(Body::Object(object)) = body.as_ref().filter(|_| complete) {
-            self.check(object, &subject, report);
+        if let Some((Body::Object(object), stand_ins)) = body.as_ref().filter(|_| complete) {
+            self.check(object, stand_ins, &subject, report);
         }
-        if let Some(body) = body.filter(|_| report.errors() == errors) {
+        if let Some((body, _)) = body.filter(|_| report.errors() == errors) {
             self.keep(body, positions, report);
         }
     }
 
-    /// Checks what types cannot say.
-    fn check(&self, object: &Object, subject: &Subject<'_>, report: &mut Report) {
+    /// Checks what types cannot say. Fields with a stand-in were wrong already, and nothing is said of what depends on them.
+    fn check(&self, object: &Object, stand_ins: &[String], subject: &Subject<'_>, report: &mut Report) {
         let meta = object.metadata();
         let named = |name: &Option<String>| name.as_deref().is_some_and(|n| !n.is_empty());
-        if !named(&meta.name) && !named(&meta.generate_name) {
+        let wrong = stand_ins.iter().any(|path| path.starts_with("metadata"));
+        if !wrong && !named(&meta.name) && !named(&meta.generate_name) {
             self.missing_field(subject, "metadata.name", "write a name".to_owned(), report);
         }
         for finding in validation::validate(object, &validation::Rules::default()) {
+            let required = finding.kind == validation::FindingKind::Required;
+            let depends = |stand_in: &String| {
+                required || finding.path.starts_with(stand_in.as_str()) || stand_in.starts_with(finding.path.as_str())
+            };
+            if stand_ins.iter().any(depends) {
+                continue;
+            }
             let (path, place, found) = subject.find(&finding.path);
             let missing = finding.kind == validation::FindingKind::Required;
+            let verb =
+                ["must ", "may ", "has ", "is ", "needs ", "cannot "].iter().any(|v| finding.detail.starts_with(v));
+            let message = if verb { format!("`{}` {}", last_name(&path), finding.detail) } else { finding.detail };
             report.add(
                 self,
                 Entry {
@@ -354,7 +367,7 @@ impl Context<'_> {
                     span: if found { place.span } else { place.key_span },
                     object: subject.object.clone(),
                     path,
-                    message: finding.detail,
+                    message,
                     ..Entry::default()
                 },
             );
@@ -414,7 +427,7 @@ impl Context<'_> {
         subject: &Subject<'_>,
         unknown: Severity,
         report: &mut Report,
-    ) -> Option<T>
+    ) -> Option<(T, Vec<String>)>
     where
         S: Copy + for<'de> DeserializeSeed<'de, Value = T>,
     {
@@ -432,7 +445,7 @@ impl Context<'_> {
             };
             let error = match result {
                 Ok(object) => {
-                    read = Some(object).filter(|_| replaced.is_empty());
+                    read = Some(object);
                     break;
                 }
                 Err(error) => error.to_string(),
@@ -476,7 +489,7 @@ impl Context<'_> {
             let help = help.map(|name| format!("write `{name}`")).unwrap_or_default();
             self.unknown_field(subject, &write_path(path), unknown, help, report);
         }
-        read
+        read.map(|object| (object, replaced.into_keys().collect()))
     }
 
     fn wrong(&self, subject: &Subject<'_>, path: &[Step], error: &str, report: &mut Report) {

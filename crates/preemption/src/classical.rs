@@ -4,7 +4,7 @@ use slicegate_quota::{Amount, FlavorResourceId, Forest, NodeId, NodeKind};
 use slicegate_workload::{BorrowWithinCohort, ReclaimPolicy, WithinClusterQueuePolicy};
 
 use crate::candidate::{self, Candidate, Class, Policy as _};
-use crate::fits::fits;
+use crate::fits::{Shortage, fits};
 use crate::lazy::Lazy;
 use crate::{Reason, Request, Target, World};
 
@@ -15,6 +15,7 @@ pub(crate) struct Classical {
     remaining: Vec<(FlavorResourceId, Amount)>,
     cohorts: Vec<NodeId>,
     kept: Vec<bool>,
+    shortage: Shortage,
 }
 
 impl Classical {
@@ -49,6 +50,7 @@ impl Classical {
             };
         for &allow_borrowing in attempts {
             let start = world.checkpoint();
+            self.shortage.reset(world, request);
             let found = self.attempt(world, request, allow_borrowing, targets);
             world.rollback(start);
             if found {
@@ -72,7 +74,8 @@ impl Classical {
             }
             world.remove(c.workload);
             targets.push(Target { workload: c.workload, reason: c.reason });
-            if fits(world, request, allow_borrowing) {
+            let may_fit = self.shortage.is_covered_with(world, request, c.workload);
+            if may_fit && fits(world, request, allow_borrowing) {
                 give_back(world, targets, &mut self.kept, |world| fits(world, request, allow_borrowing));
                 return true;
             }
@@ -177,7 +180,7 @@ fn is_legal(forest: &Forest, c: &Candidate, preempting: &[FlavorResourceId], all
 
 /// Gives victims back, the latest first, wherever the request fits without them. The last one is needed: it completed the
 /// set. `may_return` is asked with the victim put back.
-pub(crate) fn give_back<W: World + ?Sized>(
+fn give_back<W: World + ?Sized>(
     world: &mut W,
     targets: &mut Vec<Target>,
     kept: &mut Vec<bool>,
@@ -193,11 +196,13 @@ pub(crate) fn give_back<W: World + ?Sized>(
             world.remove(targets[i].workload);
         }
     }
-    let mut at = 0;
-    targets.retain(|_| {
-        at += 1;
-        kept[at - 1]
-    });
+    retain(targets, kept);
+}
+
+/// Drops the targets that are not kept.
+pub(crate) fn retain(targets: &mut Vec<Target>, kept: &[bool]) {
+    let mut kept = kept.iter();
+    targets.retain(|_| kept.next().copied().unwrap_or(true));
 }
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
 //! The search with fair sharing: from whoever has more than its share.
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 
 use slicegate_quota::{FlavorResourceId, NodeId, NodeKind, Share};
-use slicegate_workload::{FairSharingStrategy, ReclaimPolicy};
+use slicegate_workload::{FairSharingStrategy, ReclaimPolicy, Timestamp};
 
 use crate::candidate::{self, Candidate, Class, Policy as _};
-use crate::classical::{collect_own, give_back};
-use crate::fits::{add, fits_in_addition};
+use crate::classical::{collect_own, retain};
+use crate::fits::{Shortage, add, fits, fits_in_addition, take_off};
 use crate::lazy::Lazy;
 use crate::share::{self, Shares};
-use crate::{FairSharing, Guard, Reason, Request, Target, World};
+use crate::{FairSharing, Guard, Reason, Request, Target, WorkloadRef, World};
 
 /// The candidates of one ClusterQueue, best victim first.
 #[derive(Debug, Default)]
@@ -24,16 +24,24 @@ struct Queue {
     next_retry: usize,
 }
 
-/// A victim whose taking rests on a comparison of shares.
+/// A victim that was taken because of its ClusterQueue's share.
 #[derive(Clone, Copy, Debug)]
 struct Claim {
     /// The position among the targets.
     target: usize,
-    workload: crate::WorkloadRef,
+    workload: WorkloadRef,
     cluster_queue: NodeId,
-    strategy: FairSharingStrategy,
-    /// Whether the comparison holds for the whole plan.
-    holds: bool,
+    /// The node on the preemptor's side whose share was compared.
+    own_side: NodeId,
+    /// The victim's place in the order of service, if it is behind the preemptor's.
+    behind: Option<Rank>,
+}
+
+/// The children of a Cohort from which victims may still be taken, as heaps with the best first.
+#[derive(Debug, Default)]
+struct Ranking {
+    queues: Vec<NodeId>,
+    cohorts: Vec<NodeId>,
 }
 
 /// Buffers of the search.
@@ -43,13 +51,18 @@ pub(crate) struct Fair {
     used: usize,
     /// The position in `queues`, by index of node.
     queue_of: Vec<Option<usize>>,
-    /// By index of node.
+    /// Cohorts below which nothing is left, by index of node.
     pruned: Vec<bool>,
+    rankings: Vec<Ranking>,
+    rankings_used: usize,
+    /// The position in `rankings`, by index of node.
+    ranking_of: Vec<Option<usize>>,
     above_own: Vec<bool>,
     shares: Shares,
     cohorts: Vec<NodeId>,
     claims: Vec<Claim>,
     kept: Vec<bool>,
+    shortage: Shortage,
 }
 
 impl Fair {
@@ -66,6 +79,7 @@ impl Fair {
             return;
         }
         let start = world.checkpoint();
+        self.shortage.reset(world, request);
         add(world, request);
         let (first, second) = strategies(config);
         let found = self.run_first(world, config, first, request, targets)
@@ -173,8 +187,8 @@ impl Fair {
             if cluster_queue == own || entitled {
                 let Some(c) = self.pop(world, at) else { continue };
                 let reason = if cluster_queue == own { Reason::InClusterQueue } else { Reason::InCohortReclamation };
-                self.take(world, &c, reason, targets);
-                if fits_in_addition(world, request) {
+                world.remove(c.workload);
+                if self.taken(world, &c, reason, request, targets) {
                     return true;
                 }
                 continue;
@@ -196,8 +210,7 @@ impl Fair {
                     self.queues[at].retry.push(c);
                     continue;
                 }
-                self.taken(world, &c, Reason::InCohortFairSharing, Some(strategy), targets);
-                if fits_in_addition(world, request) {
+                if self.taken(world, &c, Reason::InCohortFairSharing, request, targets) {
                     return true;
                 }
                 break;
@@ -226,9 +239,7 @@ impl Fair {
             let old = self.shares.get(world, other_side);
             if new < old {
                 world.remove(c.workload);
-                let strategy = FairSharingStrategy::LessThanInitialShare;
-                self.taken(world, &c, Reason::InCohortFairSharing, Some(strategy), targets);
-                if fits_in_addition(world, request) {
+                if self.taken(world, &c, Reason::InCohortFairSharing, request, targets) {
                     return true;
                 }
             }
@@ -243,26 +254,23 @@ impl Fair {
         Some(c)
     }
 
-    fn take<W: World + ?Sized>(&mut self, world: &mut W, c: &Candidate, reason: Reason, targets: &mut Vec<Target>) {
-        world.remove(c.workload);
-        self.taken(world, c, reason, None, targets);
-    }
-
-    /// Notes a victim that was removed.
+    /// Notes a victim that was removed; whether the request fits now.
     fn taken<W: World + ?Sized>(
         &mut self,
-        world: &W,
+        world: &mut W,
         c: &Candidate,
         reason: Reason,
-        strategy: Option<FairSharingStrategy>,
+        request: &Request<'_>,
         targets: &mut Vec<Target>,
-    ) {
+    ) -> bool {
         self.shares.forget(world, c.cluster_queue);
-        if let Some(strategy) = strategy {
+        if reason == Reason::InCohortFairSharing {
             let (target, workload, cluster_queue) = (targets.len(), c.workload, c.cluster_queue);
-            self.claims.push(Claim { target, workload, cluster_queue, strategy, holds: false });
+            let own_side = request.preemptor.cluster_queue;
+            self.claims.push(Claim { target, workload, cluster_queue, own_side, behind: None });
         }
         targets.push(Target { workload: c.workload, reason });
+        self.shortage.is_covered_with(world, request, c.workload) && fits_in_addition(world, request)
     }
 
     // ----- the order of ClusterQueues -------------------------------------------------------------------------------
@@ -270,6 +278,9 @@ impl Fair {
     fn restart<W: World + ?Sized>(&mut self, world: &W) {
         self.pruned.clear();
         self.pruned.resize(world.forest().node_count(), false);
+        self.rankings_used = 0;
+        self.ranking_of.clear();
+        self.ranking_of.resize(world.forest().node_count(), None);
     }
 
     /// The ClusterQueue to take the next victim from: from the root down, always into the child with the highest share.
@@ -284,7 +295,7 @@ impl Fair {
             let mut cohort = root;
             loop {
                 match self.best_child(world, own, cohort, pass) {
-                    Best::ClusterQueue(at) => return Some(at),
+                    Best::ClusterQueue(node) => return self.queue_of[node.index()],
                     Best::Cohort(child) => cohort = child,
                     Best::Nothing => {
                         self.pruned[cohort.index()] = true;
@@ -296,47 +307,120 @@ impl Fair {
         None
     }
 
+    /// The best child of a Cohort, a ClusterQueue or a Cohort. Only what was on the way down last time can have changed since,
+    /// and that was the best then: so each kind is a heap of which no more than the first is ever out of place.
     fn best_child<W: World + ?Sized>(&mut self, world: &W, own: NodeId, cohort: NodeId, pass: Pass) -> Best {
+        let at = self.ranking(world, own, cohort, pass);
+        let mut ranking = std::mem::take(&mut self.rankings[at]);
+        let queue = self.settle(world, own, &mut ranking.queues, pass);
+        let inner = self.settle(world, own, &mut ranking.cohorts, pass);
+        self.rankings[at] = ranking;
+        match (queue, inner) {
+            (None, None) => Best::Nothing,
+            (Some(queue), Some(cohort)) if self.shares.get(world, cohort) < self.shares.get(world, queue) => {
+                Best::ClusterQueue(queue)
+            }
+            (_, Some(cohort)) => Best::Cohort(cohort),
+            (Some(queue), None) => Best::ClusterQueue(queue),
+        }
+    }
+
+    /// The ranking of a Cohort's children, made when first asked for.
+    fn ranking<W: World + ?Sized>(&mut self, world: &W, own: NodeId, cohort: NodeId, pass: Pass) -> usize {
+        if let Some(at) = self.ranking_of[cohort.index()] {
+            return at;
+        }
+        let at = self.rankings_used;
+        self.rankings_used += 1;
+        if self.rankings.len() <= at {
+            self.rankings.push(Ranking::default());
+        }
+        self.ranking_of[cohort.index()] = Some(at);
+        let mut ranking = std::mem::take(&mut self.rankings[at]);
+        ranking.queues.clear();
+        ranking.cohorts.clear();
         let forest = world.forest();
-        let mut best_queue: Option<(usize, Share, Candidate)> = None;
-        let mut best_cohort: Option<(NodeId, Share)> = None;
         for child in forest.children(cohort) {
-            if self.pruned[child.index()] {
+            if self.is_out(world, own, child, pass) {
                 continue;
             }
-            if forest.kind(child) == NodeKind::Cohort {
-                let share = self.shares.get(world, child);
-                if !share.is_borrowing() && !self.above_own[child.index()] {
-                    self.pruned[child.index()] = true;
-                } else if best_cohort.is_none_or(|(_, best)| share >= best) {
-                    best_cohort = Some((child, share));
-                }
-                continue;
-            }
-            let at = self.queue_of[child.index()];
-            let Some((at, head)) = at.and_then(|at| Some((at, self.head(world, at, pass)?))) else {
-                self.pruned[child.index()] = true;
-                continue;
-            };
-            let share = self.shares.get(world, child);
-            if !share.is_borrowing() && child != own {
-                self.pruned[child.index()] = true;
-                continue;
-            }
-            let better = best_queue.is_none_or(|(_, best, best_head)| match share.cmp(&best) {
-                Ordering::Greater => true,
-                Ordering::Less => false,
-                Ordering::Equal => candidate::compare(world, &head, &best_head).is_lt(),
-            });
-            if better {
-                best_queue = Some((at, share, head));
+            match forest.kind(child) {
+                NodeKind::ClusterQueue => ranking.queues.push(child),
+                NodeKind::Cohort => ranking.cohorts.push(child),
             }
         }
-        match (best_queue, best_cohort) {
-            (None, None) => Best::Nothing,
-            (Some((at, share, _)), Some((_, cohort))) if cohort < share => Best::ClusterQueue(at),
-            (_, Some((cohort, _))) => Best::Cohort(cohort),
-            (Some((at, ..)), None) => Best::ClusterQueue(at),
+        for heap in [&mut ranking.queues, &mut ranking.cohorts] {
+            for i in (0..heap.len() / 2).rev() {
+                self.sift_down(world, heap, i, pass);
+            }
+        }
+        self.rankings[at] = ranking;
+        at
+    }
+
+    /// Whether nothing more is to be had below a node.
+    fn is_out<W: World + ?Sized>(&mut self, world: &W, own: NodeId, node: NodeId, pass: Pass) -> bool {
+        if self.pruned[node.index()] {
+            return true;
+        }
+        if world.forest().kind(node) == NodeKind::Cohort {
+            return !self.above_own[node.index()] && !self.shares.get(world, node).is_borrowing();
+        }
+        let has_candidates = self.queue_of[node.index()].is_some_and(|at| self.head(world, at, pass).is_some());
+        !has_candidates || (node != own && !self.shares.get(world, node).is_borrowing())
+    }
+
+    /// Puts the first of a heap into its place, drops it if it is out, and returns the first then.
+    fn settle<W: World + ?Sized>(
+        &mut self,
+        world: &W,
+        own: NodeId,
+        heap: &mut Vec<NodeId>,
+        pass: Pass,
+    ) -> Option<NodeId> {
+        while let Some(&first) = heap.first() {
+            let out = self.is_out(world, own, first, pass);
+            if out {
+                heap.swap_remove(0);
+            }
+            self.sift_down(world, heap, 0, pass);
+            if !out {
+                break;
+            }
+        }
+        heap.first().copied()
+    }
+
+    fn sift_down<W: World + ?Sized>(&mut self, world: &W, heap: &mut [NodeId], mut at: usize, pass: Pass) {
+        loop {
+            let mut best = at;
+            for child in [2 * at + 1, 2 * at + 2] {
+                if let (Some(&c), Some(&b)) = (heap.get(child), heap.get(best))
+                    && self.is_better(world, c, b, pass)
+                {
+                    best = child;
+                }
+            }
+            if best == at {
+                return;
+            }
+            heap.swap(at, best);
+            at = best;
+        }
+    }
+
+    /// Whether victims are taken from one child of a Cohort rather than from another of the same kind: the one with the larger
+    /// share; of ClusterQueues with equal shares the one whose next candidate is the better victim, of Cohorts the later one.
+    fn is_better<W: World + ?Sized>(&mut self, world: &W, a: NodeId, b: NodeId, pass: Pass) -> bool {
+        let order = self.shares.get(world, a).cmp(&self.shares.get(world, b));
+        if order != Ordering::Equal {
+            return order.is_gt();
+        }
+        let heads =
+            |fair: &mut Self, node: NodeId| fair.queue_of[node.index()].and_then(|at| fair.head(world, at, pass));
+        match (heads(self, a), heads(self, b)) {
+            (Some(x), Some(y)) => candidate::compare(world, &x, &y).is_lt(),
+            _ => world.forest().name(a) > world.forest().name(b),
         }
     }
 
@@ -358,58 +442,95 @@ impl Fair {
         request: &Request<'_>,
         targets: &mut Vec<Target>,
     ) {
-        let own = request.preemptor.cluster_queue;
-        if config.guard == Guard::Off || self.claims.is_empty() {
-            give_back(world, targets, &mut self.kept, |world| fits_in_addition(world, request));
-            return;
+        if config.guard == Guard::On {
+            self.rank_claims(world, request);
+        } else {
+            self.claims.clear();
         }
-        for i in 0..self.claims.len() {
-            let claim = self.claims[i];
-            self.claims[i].holds = self.is_just(world, own, &claim);
-        }
+        take_off(world, request);
         self.kept.clear();
         self.kept.resize(targets.len(), true);
         for i in (0..targets.len().saturating_sub(1)).rev() {
             let workload = targets[i].workload;
-            let cluster_queue = world.workload(workload).cluster_queue;
             world.restore(workload);
-            self.shares.forget(world, cluster_queue);
-            let returns = fits_in_addition(world, request)
-                && (0..self.claims.len()).all(|c| {
-                    let claim = self.claims[c];
-                    claim.target == i || !claim.holds || !self.kept[claim.target] || self.is_just(world, own, &claim)
-                });
-            if returns {
+            if fits(world, request, true) && self.may_return(world, request, workload) {
                 self.kept[i] = false;
             } else {
                 world.remove(workload);
-                self.shares.forget(world, cluster_queue);
             }
         }
-        let mut at = 0;
-        targets.retain(|_| {
-            at += 1;
-            self.kept[at - 1]
-        });
+        retain(targets, &self.kept);
     }
 
-    /// Whether the comparison of shares that made a workload a victim holds for the plan as a whole.
-    fn is_just<W: World + ?Sized>(&mut self, world: &mut W, own: NodeId, claim: &Claim) -> bool {
-        let (own_side, other_side) = sides(world, own, claim.cluster_queue);
-        let new = self.shares.get(world, own_side);
-        match claim.strategy {
-            FairSharingStrategy::LessThanOrEqualToFinalShare => {
-                let after = self.shares.get(world, other_side);
-                new <= after
-            }
-            FairSharingStrategy::LessThanInitialShare => {
-                world.restore(claim.workload);
-                let old = share::current(world, other_side);
-                world.remove(claim.workload);
-                new < old
-            }
+    /// Notes where every victim that was taken by share would be in the order of service, should it come back; forgets those
+    /// that would go before the preemptor anyway.
+    fn rank_claims<W: World + ?Sized>(&mut self, world: &mut W, request: &Request<'_>) {
+        let own = request.preemptor.cluster_queue;
+        for i in 0..self.claims.len() {
+            let claim = self.claims[i];
+            let (own_side, other_side) = sides(world, own, claim.cluster_queue);
+            let ours = self.rank(world, request, own_side);
+            world.restore(claim.workload);
+            let victim = world.workload(claim.workload);
+            let theirs = Rank {
+                borrowing: world.forest().is_borrowing_on(other_side, victim.usage),
+                share: share::current(world, other_side),
+                priority: Reverse(victim.priority),
+                queued_at: victim.queued_at,
+            };
+            world.remove(claim.workload);
+            let behind = (ours < theirs).then_some(theirs);
+            self.claims[i] = Claim { own_side, behind, ..claim };
+        }
+        self.claims.retain(|c| c.behind.is_some());
+    }
+
+    /// The preemptor's place in the order of service, its usage being counted.
+    fn rank<W: World + ?Sized>(&mut self, world: &W, request: &Request<'_>, own_side: NodeId) -> Rank {
+        Rank {
+            borrowing: world.forest().is_borrowing_on(own_side, request.needed),
+            share: self.shares.get(world, own_side),
+            priority: Reverse(request.preemptor.priority),
+            queued_at: request.preemptor.queued_at,
         }
     }
+
+    /// Whether the preemptor stays before all victims that were taken by share, with one victim put back.
+    fn may_return<W: World + ?Sized>(&mut self, world: &mut W, request: &Request<'_>, workload: WorkloadRef) -> bool {
+        let cluster_queue = world.workload(workload).cluster_queue;
+        // Only usage on the preemptor's side counts against it.
+        let concerned = |world: &W, side: NodeId| {
+            side == cluster_queue || world.forest().ancestors(cluster_queue).any(|n| n == side)
+        };
+        if !self.claims.iter().any(|c| concerned(world, c.own_side)) {
+            return true;
+        }
+        add(world, request);
+        self.shares.forget(world, cluster_queue);
+        let mut goes_first = true;
+        for i in 0..self.claims.len() {
+            let claim = self.claims[i];
+            if claim.workload != workload && self.kept[claim.target] && concerned(world, claim.own_side) {
+                let ours = self.rank(world, request, claim.own_side);
+                goes_first &= claim.behind.is_none_or(|theirs| ours < theirs);
+            }
+        }
+        take_off(world, request);
+        if !goes_first {
+            self.shares.forget(world, cluster_queue);
+        }
+        goes_first
+    }
+}
+
+/// A place in the order in which fair sharing serves workloads: whoever borrows nothing that it asks for goes first, then the
+/// smaller share, then the higher priority, then the older one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Rank {
+    borrowing: bool,
+    share: Share,
+    priority: Reverse<i64>,
+    queued_at: Timestamp,
 }
 
 /// The ClusterQueues from which fair sharing would take victims for a workload of `own`, one entry a victim, with usage as it
@@ -451,7 +572,7 @@ enum Pass {
 }
 
 enum Best {
-    ClusterQueue(usize),
+    ClusterQueue(NodeId),
     Cohort(NodeId),
     Nothing,
 }

@@ -1,6 +1,8 @@
 //! Whether a request fits now.
 
-use crate::{Request, World};
+use slicegate_quota::Amount;
+
+use crate::{Request, WorkloadRef, World};
 
 /// Whether quota and places suffice for the request.
 pub(crate) fn fits<W: World + ?Sized>(world: &mut W, request: &Request<'_>, allow_borrowing: bool) -> bool {
@@ -34,4 +36,40 @@ pub(crate) fn fits_in_addition<W: World + ?Sized>(world: &mut W, request: &Reque
     let result = fits(world, request, true);
     add(world, request);
     result
+}
+
+/// How much has to be freed at the least before a request can fit.
+///
+/// What a victim gives up makes no more than that available, so there is no point in asking [`fits`] before the victims together
+/// have given up what is missing.
+#[derive(Debug, Default)]
+pub(crate) struct Shortage {
+    /// What is missing, in the order of [`Request::needed`].
+    missing: Vec<i64>,
+}
+
+impl Shortage {
+    /// Starts from the world as it is, without the request's own usage.
+    pub(crate) fn reset<W: World + ?Sized>(&mut self, world: &W, request: &Request<'_>) {
+        let own = request.preemptor.cluster_queue;
+        let missing = |&(pair, amount): &(_, Amount)| amount.minus(world.forest().available(own, pair)).value();
+        self.missing.clear();
+        self.missing.extend(request.needed.iter().map(missing));
+    }
+
+    /// Notes a victim; whether the request may fit now.
+    pub(crate) fn is_covered_with<W: World + ?Sized>(
+        &mut self,
+        world: &W,
+        request: &Request<'_>,
+        victim: WorkloadRef,
+    ) -> bool {
+        for &(pair, amount) in world.workload(victim).usage {
+            let needed = request.needed.iter().zip(&mut self.missing);
+            for (_, missing) in needed.filter(|((p, _), _)| *p == pair) {
+                *missing = missing.saturating_sub(amount.value());
+            }
+        }
+        self.missing.iter().all(|&m| m <= 0)
+    }
 }

@@ -71,6 +71,9 @@ impl MemoryWorld {
     }
 
     /// A workload that was added.
+    ///
+    /// # Panics
+    /// If the reference is of another world.
     pub fn get(&self, workload: WorkloadRef) -> &MemoryWorkload {
         &self.workloads[workload.index()]
     }

@@ -72,14 +72,19 @@ pub struct FairSharing {
     pub guard: Guard,
 }
 
-/// Whether victims of fair sharing are checked once more when others are given back.
+/// Whether giving victims back may undo what made the others victims.
+///
+/// Fair sharing may take a victim of the preemptor's own ClusterQueue first, which lowers the preemptor's share, then one of
+/// another ClusterQueue because of that share, and then give the first one back. The other then has the smaller share, is served
+/// first when it comes back, and is preempted again, for ever.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Guard {
-    /// A victim of the preemptor's own ClusterQueue is given back only if the victims in other ClusterQueues remain legal
-    /// with it: a plan never rests on a share that its own last step raises again.
+    /// A victim is given back only if the preemptor still goes before every victim that was taken by share, should that one
+    /// come back: by not borrowing what it asks for, by its share, its priority, its age.
     #[default]
     On,
-    /// As Kueue does: victims are given back whenever the request still fits. Two workloads can preempt each other for ever.
+    /// As Kueue does: victims are given back wherever the request fits without them. For those who break circles themselves,
+    /// or want Kueue's plans exactly.
     Off,
 }
 

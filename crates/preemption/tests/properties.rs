@@ -249,7 +249,7 @@ fn the_cases_are_not_all_trivial() {
     let strategy = case();
     let mut reasons: BTreeSet<Reason> = BTreeSet::new();
     let (mut several, mut guarded, mut nonempty) = (0, 0, 0);
-    for _ in 0..4000 {
+    for _ in 0..1000 {
         let case = strategy.new_tree(&mut runner).unwrap().current();
         let plans = [&Config::default(), &fair(&[], true, Guard::Off), &fair(&[], true, Guard::On)]
             .map(|config| plan(&case, config).0);
@@ -259,7 +259,7 @@ fn the_cases_are_not_all_trivial() {
         guarded += usize::from(plans[1] != plans[2]);
     }
     assert_eq!(reasons.len(), 4, "{reasons:?}");
-    assert!(nonempty > 1000, "{nonempty}");
-    assert!(several > 100, "{several}");
+    assert!(nonempty > 250, "{nonempty}");
+    assert!(several > 25, "{several}");
     assert!(guarded > 0, "{guarded}");
 }

@@ -1,6 +1,7 @@
 //! The quota forest: its nodes and how they hang together.
 
 mod layout;
+mod leaf;
 mod limiting;
 mod share;
 mod usage;
@@ -79,7 +80,7 @@ struct Cell {
     local: Amount,
     /// The borrowing limit; unlimited if there is none.
     borrowing: Amount,
-    /// What the node could use if nothing were running.
+    /// What the node could use if nothing were running. Only at Cohorts; that of a ClusterQueue follows from its parent's.
     potential: Amount,
     usage: Amount,
     /// Whether this node or one below it names the pair.
@@ -87,6 +88,11 @@ struct Cell {
 }
 
 impl Cell {
+    /// What the node could use if nothing were running, given the same of its parent.
+    fn potential_below(&self, above: Option<Amount>) -> Amount {
+        above.map_or(self.subtree, |above| self.local.plus(above).min(self.subtree.plus(self.borrowing)))
+    }
+
     /// What is free of the part that is not lent.
     const fn local_available(&self) -> Amount {
         self.local.minus(self.usage).or_zero()
@@ -143,8 +149,12 @@ struct Tree {
     column_of: Vec<u32>,
     /// The nodes, parents first.
     order: Vec<NodeId>,
+    /// The Cohorts among them, parents first.
+    inner: Vec<NodeId>,
     /// A row of columns a node.
     cells: Vec<Cell>,
+    /// Counts changes to the tree since its layout. The generation of a node is this and its own.
+    generation: u64,
 }
 
 const NO_COLUMN: u32 = u32::MAX;
@@ -164,8 +174,8 @@ impl Tree {
 /// Questions ([`Forest::available`], [`Forest::level`], ...) walk from the node to its root; nothing is hashed, allocated or
 /// cloned. A what-if takes a [`Forest::mark`], changes usage and is undone by [`Forest::rollback`].
 ///
-/// A change of the configuration recomputes the trees it touches, and only those. To load many nodes at once use
-/// [`Forest::configure`], which recomputes them once.
+/// A change of the configuration recomputes the trees it touches, and only those; that of a ClusterQueue alone mostly just its own
+/// row and those above. To change much at once use [`Forest::configure`], which recomputes once.
 ///
 /// Every [`NodeId`] must be of this forest; one of another makes the functions that take it panic or answer for the wrong node.
 #[derive(Clone, Debug, Default)]
@@ -214,7 +224,7 @@ impl Forest {
         self.move_below(id, None);
         let node = &mut self.nodes[id.index()];
         if node.kind == NodeKind::ClusterQueue || node.below.is_empty() {
-            node.alive = false;
+            (node.alive, node.active) = (false, true);
         }
         self.touch(id);
         self.settle();
@@ -258,7 +268,7 @@ impl Forest {
         let unchanged = kind == NodeKind::ClusterQueue
             && was_alive
             && old.as_ref().zip(new).is_some_and(|(old, new)| same(old, new));
-        if !unchanged {
+        if !unchanged && !self.change_leaf(id, old.as_ref(), up) {
             self.move_below(id, up);
             self.touch(id);
             self.settle();
@@ -312,10 +322,8 @@ impl Forest {
             self.touch(old);
         }
         if let Some(up) = up {
-            let order = |nodes: &[Node], child: NodeId| (nodes[child.index()].kind, nodes[child.index()].name.clone());
-            let key = order(&self.nodes, id);
-            let below = &self.nodes[up.index()].below;
-            let at = below.partition_point(|&child| order(&self.nodes, child) < key);
+            let key = |id: NodeId| (self.nodes[id.index()].kind, &*self.nodes[id.index()].name);
+            let at = self.nodes[up.index()].below.partition_point(|&child| key(child) < key(id));
             self.nodes[up.index()].below.insert(at, id);
         }
     }
@@ -398,7 +406,9 @@ impl Forest {
 
     /// Counts how often the quotas that the node can draw on were recomputed.
     pub fn generation(&self, id: NodeId) -> u64 {
-        self.nodes[id.index()].generation
+        let node = &self.nodes[id.index()];
+        let of_tree = self.trees.get(node.tree).map_or(0, |tree| tree.generation);
+        node.generation.saturating_add(of_tree)
     }
 
     /// Counts one more change of what the node can draw on, such as a workload that left it.

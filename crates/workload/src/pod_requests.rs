@@ -128,6 +128,7 @@ fn use_limits_as_requests(pod: &mut PodSpec) {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use slicegate_quota::Quantity;
 
     use super::*;
@@ -204,5 +205,53 @@ mod tests {
         assert_eq!(missing, [MissingRuntimeClass { pod_set: 2, name: "gone".into() }]);
         let overheads: Vec<_> = spec.pod_sets.iter().map(|p| cpu(&p.pod).value()).collect();
         assert_eq!(overheads, [1, 2, 0]);
+    }
+
+    /// What runs at the same time, moment by moment: each init container with the sidecars that have started, then everything
+    /// else with all sidecars. The pod needs the most of each resource that any moment needs.
+    fn most_of_all_moments(pod: &PodSpec, resource: &str) -> i64 {
+        let of = |c: &Container| c.resources.requests.get(resource).map_or(0, |q| q.value());
+        let mut moments = Vec::new();
+        for (i, container) in pod.init_containers.iter().enumerate() {
+            let started: i64 = pod.init_containers[..i].iter().filter(|c| c.restart_always).map(of).sum();
+            moments.push(started + of(container));
+        }
+        let sidecars: i64 = pod.init_containers.iter().filter(|c| c.restart_always).map(of).sum();
+        moments.push(sidecars + pod.containers.iter().map(of).sum::<i64>());
+        moments.into_iter().max().unwrap_or(0)
+    }
+
+    fn any_container() -> impl Strategy<Value = Container> {
+        (proptest::collection::btree_map("[ab]", 0..10_i64, 0..3), any::<bool>()).prop_map(
+            |(requests, restart_always)| {
+                let requests = requests.into_iter().map(|(r, n)| (r.into(), Quantity::from_units(n))).collect();
+                Container {
+                    resources: Resources { requests, ..Resources::default() },
+                    restart_always,
+                    ..Container::default()
+                }
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn a_pod_needs_what_its_busiest_moment_needs(
+            init_containers in proptest::collection::vec(any_container(), 0..5),
+            mut containers in proptest::collection::vec(any_container(), 0..4),
+            overhead in 0..5_i64,
+        ) {
+            for container in &mut containers {
+                container.restart_always = false;
+            }
+            let overhead = ResourceList::from([("a".into(), Quantity::from_units(overhead))]);
+            let pod = PodSpec { init_containers, containers, overhead: overhead.clone(), ..PodSpec::default() };
+            let got = pod.requests();
+            for resource in ["a", "b"] {
+                let extra = overhead.get(resource).map_or(0, |q| q.value());
+                let want = most_of_all_moments(&pod, resource) + extra;
+                prop_assert_eq!(got.get(resource).map_or(0, |q| q.value()), want, "{}", resource);
+            }
+        }
     }
 }

@@ -179,6 +179,8 @@ impl<'a> FromIterator<(&'a str, i64)> for Requests {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -247,5 +249,51 @@ mod tests {
         assert_eq!(Requests::new().count_in(&capacity), Fit { count: 0, limiting: None });
         let zero: Requests = [("memory", 0)].into_iter().collect();
         assert_eq!(zero.count_in(&capacity).count, i32::MAX);
+    }
+
+    proptest! {
+        #[test]
+        fn one_more_than_fits_does_not_fit(
+            asked in proptest::collection::btree_map("[abc]", 0..10_i64, 1..4),
+            there in proptest::collection::btree_map("[abc]", -5..100_i64, 0..4),
+        ) {
+            let requests: Requests = asked.iter().map(|(r, &n)| (r.as_str(), n)).collect();
+            let capacity: Requests = there.iter().map(|(r, &n)| (r.as_str(), n)).collect();
+            let fits = |times: i64| {
+                let wanted = requests.times(times);
+                wanted.iter().all(|(r, n)| n == 0 || n <= capacity.get(r).unwrap_or(0))
+            };
+            let fit = requests.count_in(&capacity);
+            if fit.count == i32::MAX {
+                prop_assert!(asked.values().all(|&n| n == 0));
+            } else {
+                prop_assert!(fits(fit.count.into()));
+                prop_assert!(!fits(i64::from(fit.count) + 1));
+                // The resource named is one that stops it.
+                let limiting = fit.limiting.unwrap();
+                let needed = asked[limiting] * (i64::from(fit.count) + 1);
+                prop_assert!(needed > there.get(limiting).copied().unwrap_or(0));
+            }
+        }
+
+        #[test]
+        fn adding_and_subtracting_cancel(
+            a in proptest::collection::btree_map("[a-e]", -100..100_i64, 0..5),
+            b in proptest::collection::btree_map("[a-e]", -100..100_i64, 0..5),
+        ) {
+            let list = |m: &std::collections::BTreeMap<String, i64>| -> Requests { m.iter().map(|(r, &n)| (r.as_str(), n)).collect() };
+            let (a, b) = (list(&a), list(&b));
+            let mut sum = a.clone();
+            sum.add_all(&b);
+            let mut other = b.clone();
+            other.add_all(&a);
+            prop_assert_eq!(&sum, &other);
+            sum.subtract_all(&b);
+            for (resource, amount) in sum.iter() {
+                prop_assert_eq!(amount, a.get(resource).unwrap_or(0));
+            }
+            let order: Vec<&str> = sum.iter().map(|(r, _)| r).collect();
+            prop_assert!(order.is_sorted_by(|x, y| vector_order(x, y).is_lt()));
+        }
     }
 }

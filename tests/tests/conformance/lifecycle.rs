@@ -45,16 +45,12 @@ pub(crate) fn run(corpus: &Path, kind: &str, report: &mut Report) {
     report.note_rest(corpus, "checks");
 }
 
-fn text(error: impl ToString) -> String {
-    error.to_string()
-}
-
 fn workload(value: &Value) -> Result<Workload> {
-    objects::workload(value).map_err(text)
+    objects::workload(value).map_err(|e| e.to_string())
 }
 
 fn time(value: &Value) -> Result<Timestamp> {
-    objects::timestamp(value).map_err(text)
+    objects::timestamp(value).map_err(|e| e.to_string())
 }
 
 fn sorted(status: &WorkloadStatus) -> Vec<Condition> {
@@ -66,7 +62,7 @@ fn sorted(status: &WorkloadStatus) -> Vec<Condition> {
 fn gates(case: &Value) -> Result<Gates> {
     let mut gates = Gates::default();
     for (gate, on) in case["config"]["featureGates"].as_object().into_iter().flatten() {
-        gates.set(gate, on == true).map_err(text)?;
+        gates.set(gate, on == true).map_err(|e| e.to_string())?;
     }
     Ok(gates)
 }
@@ -77,7 +73,7 @@ fn admitted_condition(case: &Value) -> Result {
     let changed = sync_admitted(&mut workload.status, at, &gates(case)?);
     let expect = &case["expect"];
     expect_eq("changed", &changed, &(expect["changed"] == true))?;
-    let want = objects::conditions(&expect["conditions"]).map_err(text)?;
+    let want = objects::conditions(&expect["conditions"]).map_err(|e| e.to_string())?;
     let want = WorkloadStatus { conditions: want, ..WorkloadStatus::default() };
     expect_eq("conditions", &sorted(&workload.status), &sorted(&want))?;
     let seconds = expect["accumulatedPastExecutionTimeSeconds"].as_i64();
@@ -96,7 +92,7 @@ fn states(value: &Value) -> Result<Vec<slicegate_workload::CheckStatus>> {
 
 fn admission_checks(case: &Value) -> Result {
     let workload = workload(&case["workload"])?;
-    let queue = objects::cluster_queue(&case["clusterQueue"]).map_err(text)?;
+    let queue = objects::cluster_queue(&case["clusterQueue"]).map_err(|e| e.to_string())?;
     let mut got = workload.status.admission_checks.clone();
     let required = required_checks(&queue, workload.status.admission.as_ref());
     sync_checks(&mut got, &required, Timestamp::MIN);
@@ -111,7 +107,7 @@ fn admission_checks(case: &Value) -> Result {
 fn quota_reservation(case: &Value) -> Result {
     let mut workload = workload(&case["workload"])?;
     let at = At { now: time(&case["config"]["now"])?, generation: workload.generation };
-    let admission = objects::admission(&case["admission"]).map_err(text)?;
+    let admission = objects::admission(&case["admission"]).map_err(|e| e.to_string())?;
     set_quota_reservation(&mut workload.status, admission, at);
     let object = serde_json::json!({ "kind": "Workload", "status": case["expect"]["status"] });
     let want = self::workload(&object)?.status;
@@ -131,7 +127,7 @@ fn requeue_state(case: &Value) -> Result {
 
 fn checks_for_workload(case: &Value) -> Result {
     let workload = workload(&case["workload"])?;
-    let queue = objects::cluster_queue(&case["clusterQueue"]).map_err(text)?;
+    let queue = objects::cluster_queue(&case["clusterQueue"]).map_err(|e| e.to_string())?;
     let got = required_checks(&queue, workload.status.admission.as_ref());
     expect_eq("checks", &got, &names(&case["expect"]["admissionChecks"]))
 }

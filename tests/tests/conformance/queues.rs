@@ -29,32 +29,28 @@ pub(crate) fn run(corpus: &Path, kind: &str, report: &mut Report) {
     });
 }
 
-fn text(error: impl ToString) -> String {
-    error.to_string()
-}
-
 const NOW: Timestamp = Timestamp::from_seconds(1_767_268_800);
 
 fn load(engine: &mut Engine, all: &Value) -> Result {
     for object in objects::of_kind(all, "ResourceFlavor") {
-        engine.set_flavor(NOW, objects::flavor(object).map_err(text)?);
+        engine.set_flavor(NOW, objects::flavor(object).map_err(|e| e.to_string())?);
     }
     for object in objects::of_kind(all, "Topology") {
-        engine.set_topology(NOW, objects::topology(object).map_err(text)?);
+        engine.set_topology(NOW, objects::topology(object).map_err(|e| e.to_string())?);
     }
     for object in objects::of_kind(all, "AdmissionCheck") {
         engine.set_admission_check(NOW, check(object)?);
     }
     for object in objects::of_kind(all, "ClusterQueue") {
-        engine.set_cluster_queue(NOW, objects::cluster_queue(object).map_err(text)?);
+        engine.set_cluster_queue(NOW, objects::cluster_queue(object).map_err(|e| e.to_string())?);
     }
     for object in objects::of_kind(all, "LocalQueue") {
-        engine.set_local_queue(NOW, objects::local_queue(object).map_err(text)?);
+        engine.set_local_queue(NOW, objects::local_queue(object).map_err(|e| e.to_string())?);
     }
     for object in objects::of_kind(all, "Workload") {
-        engine.set_workload(NOW, objects::workload(object).map_err(text)?);
+        engine.set_workload(NOW, objects::workload(object).map_err(|e| e.to_string())?);
     }
-    engine.check().map_err(text)
+    engine.check().map_err(|e| e.to_string())
 }
 
 fn compare_active(engine: &Engine, name: &str, want: &Value) -> Result {
@@ -73,7 +69,7 @@ fn readiness(case: &Value) -> Result {
     let name = case["clusterQueue"].as_str().unwrap_or_default();
     if case["terminate"] == true {
         let last = objects::of_kind(&case["objects"], "ClusterQueue").filter(|o| objects::name_of(o) == name).last();
-        let spec = objects::cluster_queue(last.ok_or("no such ClusterQueue")?).map_err(text)?;
+        let spec = objects::cluster_queue(last.ok_or("no such ClusterQueue")?).map_err(|e| e.to_string())?;
         engine.set_cluster_queue(NOW, ClusterQueueSpec { deleting: true, ..spec });
     }
     compare_active(&engine, name, &case["expect"])
@@ -89,7 +85,7 @@ fn status_of(engine: &Engine, spec: &ClusterQueueSpec) -> Result<&'static str> {
 }
 
 fn given(case: &Value) -> Result<ClusterQueueSpec> {
-    let spec = objects::cluster_queue(&case["clusterQueue"]).map_err(text)?;
+    let spec = objects::cluster_queue(&case["clusterQueue"]).map_err(|e| e.to_string())?;
     Ok(ClusterQueueSpec { deleting: case["status"] == "terminating", ..spec })
 }
 
@@ -130,7 +126,8 @@ fn listed(value: &Value) -> Result<Vec<(String, String, Amount, Amount)>> {
         for resource in flavor["resources"].as_array().into_iter().flatten() {
             let name = resource["name"].as_str().unwrap_or_default();
             let amount = |f: &str| -> Result<Amount> {
-                let quantity: Quantity = resource[f].as_str().unwrap_or("0").parse().map_err(text)?;
+                let text = resource[f].as_str().unwrap_or("0");
+                let quantity = text.parse::<Quantity>().map_err(|e| e.to_string())?;
                 Ok(Amount::from_quantity(name, quantity))
             };
             let flavor = flavor["name"].as_str().unwrap_or_default().to_owned();
@@ -182,7 +179,7 @@ fn local_queue_usage(case: &Value) -> Result {
 }
 
 fn local_queue_reconcile(case: &Value) -> Result {
-    let now = objects::timestamp(&case["config"]["now"]).map_err(text)?;
+    let now = objects::timestamp(&case["config"]["now"]).map_err(|e| e.to_string())?;
     let mut config = Config::new();
     let usage = &case["config"]["admissionFairSharing"];
     if usage.is_object() {
@@ -200,8 +197,8 @@ fn local_queue_reconcile(case: &Value) -> Result {
     let all = &case["objects"];
     // Flavors are not among the objects, nor do they matter: a ClusterQueue is active if its condition says so.
     for object in objects::of_kind(all, "ClusterQueue") {
-        let mut spec = objects::cluster_queue(object).map_err(text)?;
-        let conditions = objects::conditions(&object["status"]["conditions"]).map_err(text)?;
+        let mut spec = objects::cluster_queue(object).map_err(|e| e.to_string())?;
+        let conditions = objects::conditions(&object["status"]["conditions"]).map_err(|e| e.to_string())?;
         if !conditions.is_true(&slicegate_workload::ConditionType::Other("Active".into())) {
             spec.stop_policy = slicegate_workload::StopPolicy::Hold;
         }
@@ -216,28 +213,29 @@ fn local_queue_reconcile(case: &Value) -> Result {
     }
     let object = objects::of_kind(all, "LocalQueue").next().ok_or("no LocalQueue")?;
     let key = objects::key_of(object);
-    engine.set_local_queue(now, objects::local_queue(object).map_err(text)?);
+    engine.set_local_queue(now, objects::local_queue(object).map_err(|e| e.to_string())?);
     for object in objects::of_kind(all, "Workload") {
-        engine.set_workload(now, objects::workload(object).map_err(text)?);
+        engine.set_workload(now, objects::workload(object).map_err(|e| e.to_string())?);
     }
     let persisted = &object["status"]["fairSharing"]["admissionFairSharingStatus"];
     if case["ledger"].is_object() {
-        let consumed: ResourceList = objects::resource_list(&case["ledger"]["consumed"]).map_err(text)?;
-        let at = objects::timestamp(&case["ledger"]["lastUpdate"]).map_err(text)?;
+        let consumed: ResourceList = objects::resource_list(&case["ledger"]["consumed"]).map_err(|e| e.to_string())?;
+        let at = objects::timestamp(&case["ledger"]["lastUpdate"]).map_err(|e| e.to_string())?;
         engine.restore_consumed(now, at, &key, &consumed);
     }
     if persisted.is_object() {
-        let consumed: ResourceList = objects::resource_list(&persisted["consumedResources"]).map_err(text)?;
+        let consumed: ResourceList =
+            objects::resource_list(&persisted["consumedResources"]).map_err(|e| e.to_string())?;
         engine.restore_consumed(now, now, &key, &consumed);
     }
     engine.flush(now);
     engine.has_heads(now);
-    engine.check().map_err(text)?;
+    engine.check().map_err(|e| e.to_string())?;
 
     let report = engine.local_queue(&key).ok_or("no LocalQueue")?;
     let expect = &case["expect"];
     let want = &expect["localQueue"]["status"];
-    let conditions = objects::conditions(&want["conditions"]).map_err(text)?;
+    let conditions = objects::conditions(&want["conditions"]).map_err(|e| e.to_string())?;
     if let Some(active) = conditions.get(&slicegate_workload::ConditionType::Other("Active".into())) {
         let is_active = active.status == slicegate_workload::Status::True;
         let got = (report.activity.active, report.activity.reason, &*report.activity.message);
@@ -247,8 +245,8 @@ fn local_queue_reconcile(case: &Value) -> Result {
     expect_eq("admitted", &report.admitted, &number(&want["admittedWorkloads"]))?;
     let shared = &want["fairSharing"]["admissionFairSharingStatus"];
     if shared.is_object() {
-        let consumed: ResourceList = objects::resource_list(&shared["consumedResources"]).map_err(text)?;
-        let at = objects::timestamp(&shared["lastUpdate"]).map_err(text)?;
+        let consumed: ResourceList = objects::resource_list(&shared["consumedResources"]).map_err(|e| e.to_string())?;
+        let at = objects::timestamp(&shared["lastUpdate"]).map_err(|e| e.to_string())?;
         expect_eq("consumed", &report.consumed, &Some((consumed, at)))?;
     }
     if let Some(seconds) = expect["requeueAfterSeconds"].as_i64() {

@@ -27,6 +27,8 @@ pub(super) struct Tournament {
     /// `[quirk]` Of two entries of one ClusterQueue only the later one takes part.
     remaining: BTreeMap<NodeId, usize>,
     order: Vec<NodeId>,
+    /// How the entries stand, by ClusterQueue, as far as that is known and still true.
+    standings: BTreeMap<NodeId, Vec<Standing>>,
 }
 
 impl Tournament {
@@ -34,7 +36,7 @@ impl Tournament {
         let remaining: BTreeMap<NodeId, usize> = entries.iter().map(|&i| (candidates[i].node, i)).collect();
         let mut order: Vec<NodeId> = remaining.keys().copied().collect();
         order.sort_by(|a, b| forest.name(*a).cmp(forest.name(*b)));
-        Self { remaining, order }
+        Self { remaining, order, standings: BTreeMap::new() }
     }
 
     /// The entry to decide next.
@@ -44,23 +46,34 @@ impl Tournament {
             first
         } else {
             let root = state.forest.root(first);
-            let standings = self.standings(state, candidates, root);
-            let round = Round { forest: &state.forest, state, candidates, gates, standings, entries: &self.remaining };
+            self.bring_up_to_date(state, candidates, root);
+            let (standings, entries) = (&self.standings, &self.remaining);
+            let round = Round { forest: &state.forest, state, candidates, gates, standings, entries };
             round.winner(root).unwrap_or(first)
         };
         self.order.retain(|n| *n != winner);
+        self.forget_near(&state.forest, winner);
         self.remaining.remove(&winner)
     }
 
-    /// How every remaining entry of a tree stands at the Cohorts above it.
-    fn standings(&self, state: &mut State, candidates: &[Candidate], root: NodeId) -> BTreeMap<NodeId, Vec<Standing>> {
+    /// Forgets how entries stand that a decision about one ClusterQueue changes: those that are with it in a Cohort below the
+    /// root. What the decision adds counts at that ClusterQueue and above it, and nobody stands by the root's share.
+    fn forget_near(&mut self, forest: &Forest, decided: NodeId) {
+        let above: Vec<NodeId> = forest.ancestors(decided).filter(|&n| forest.parent(n).is_some()).collect();
+        if above.is_empty() {
+            return;
+        }
+        self.standings.retain(|&node, _| !forest.ancestors(node).any(|n| above.contains(&n)));
+    }
+
+    /// Computes how the remaining entries of a tree stand at the Cohorts above them.
+    fn bring_up_to_date(&mut self, state: &mut State, candidates: &[Candidate], root: NodeId) {
         let State { forest, names, .. } = state;
-        let mut standings = BTreeMap::new();
         for (&node, &i) in &self.remaining {
-            if forest.root(node) != root {
+            if forest.root(node) != root || self.standings.contains_key(&node) {
                 continue;
             }
-            let usage = &candidates[i].usage;
+            let usage = candidates[i].usage();
             let mark = forest.mark();
             for &(pair, amount) in usage {
                 forest.add_usage(node, pair, amount);
@@ -73,9 +86,8 @@ impl Tournament {
                 member = cohort;
             }
             forest.rollback(mark);
-            standings.insert(node, list);
+            self.standings.insert(node, list);
         }
-        standings
     }
 }
 
@@ -84,7 +96,7 @@ struct Round<'a> {
     state: &'a State,
     candidates: &'a [Candidate],
     gates: &'a Gates,
-    standings: BTreeMap<NodeId, Vec<Standing>>,
+    standings: &'a BTreeMap<NodeId, Vec<Standing>>,
     entries: &'a BTreeMap<NodeId, usize>,
 }
 

@@ -1,6 +1,7 @@
 //! Putting workloads into queues, taking them out, and letting parked ones compete again.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
 use slicegate_quota::NodeId;
 use slicegate_workload::{QueueingStrategy, Timestamp};
@@ -10,7 +11,6 @@ use super::ids::{ClassId, LocalQueueId, WorkloadId};
 use super::queue::{Order, PendingQueue, Place, Places, PreemptorRecord};
 use super::state::{NamespaceFact, State};
 use super::workloads::Before;
-use crate::lifecycle::backoff_expired;
 
 /// For how long changes are collected before parked workloads are looked at again.
 const BATCH_SECONDS: i64 = 1;
@@ -106,7 +106,7 @@ impl Engine {
         let Some(node) = self.node_of(id) else { return };
         let Some(record) = self.state.records.get(id) else { return };
         let (class, queue_id) = (record.class, record.queue);
-        let expired = backoff_expired(&record.status, now);
+        let expired = record.status.backoff_expired(now);
         let knows_classes = self.knows_classes(node);
         self.with_queue(node, |queue, places, order| {
             let active = match before {
@@ -178,24 +178,24 @@ impl Engine {
     pub fn flush(&mut self, now: Timestamp) {
         self.state.now = now;
         let roots = std::mem::take(&mut self.flushes);
-        for root in roots.into_keys() {
-            self.flush_tree(now, root);
-        }
+        self.flush_trees(now, |root| roots.contains_key(&root));
     }
 
     pub(super) fn flush_due(&mut self, now: Timestamp) {
-        let due: Vec<NodeId> = self.flushes.iter().filter(|(_, t)| **t <= now).map(|(&n, _)| n).collect();
-        for root in due {
-            self.flushes.remove(&root);
-            self.flush_tree(now, root);
+        if self.flushes.values().all(|due| *due > now) {
+            return;
         }
+        let (due, later): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            std::mem::take(&mut self.flushes).into_iter().partition(|(_, due)| *due <= now);
+        self.flushes = later;
+        self.flush_trees(now, |root| due.contains_key(&root));
     }
 
-    fn flush_tree(&mut self, now: Timestamp, root: NodeId) {
+    fn flush_trees(&mut self, now: Timestamp, of: impl Fn(NodeId) -> bool) {
         let nodes: Vec<NodeId> = (0..self.pending.len())
             .map(NodeId::from_index)
             .filter(|&n| self.pending_queue(n).is_some())
-            .filter(|&n| self.state.forest.root(n) == root && !self.state.forest.is_cyclic(n))
+            .filter(|&n| of(self.state.forest.root(n)) && !self.state.forest.is_cyclic(n))
             .collect();
         for node in nodes {
             let by_usage = self.orders_by_usage(node);
@@ -206,7 +206,7 @@ impl Engine {
             let served = |q: LocalQueueId| state.local_queue(q).is_some_and(|q| q.namespace == NamespaceFact::Served);
             let over = |id: WorkloadId| -> Option<(ClassId, LocalQueueId)> {
                 let record = state.records.get(id)?;
-                backoff_expired(&record.status, now).then_some((record.class, record.queue))
+                record.status.backoff_expired(now).then_some((record.class, record.queue))
             };
             queue.revive(served, over, places, &order);
         }

@@ -76,7 +76,7 @@ impl Engine {
                 "Workload has overlapping preemption targets with another workload, but will fit after these preemptions complete"
                     .clone_into(&mut c.message);
                 self.forget_progress(c.id);
-                self.add(c.node, &c.usage);
+                self.keep_free(c.node, c.usage());
                 return;
             }
             Mode::Preempt | Mode::Fit => {}
@@ -95,10 +95,20 @@ impl Engine {
         if let Some(slice) = c.slice {
             self.state.claim(slice);
         }
-        self.add(c.node, &c.usage);
         if c.mode() == Mode::Preempt {
+            self.keep_free(c.node, c.usage());
             return self.issue(now, c, cycle);
         }
+        if !self.fits_beside_victims(c) {
+            self.keep_free(c.node, c.usage());
+            c.requeue = Requeue::PendingPreemption;
+            c.outcome = Outcome::Deferred;
+            c.reason = "WaitingForPreemptedWorkloads";
+            "Workload will fit after the preemptions for other workloads complete".clone_into(&mut c.message);
+            self.forget_progress(c.id);
+            return;
+        }
+        self.add(c.node, c.usage());
         if c.second_pass.is_none()
             && self.config.wait_for_pods_ready.as_ref().is_some_and(|w| w.block_admission)
             && (self.has_pods_that_are_not_ready() || self.admitted_in_cycle > 0)
@@ -108,9 +118,11 @@ impl Engine {
             c.outcome = Outcome::WaitingForPodsReady;
             c.reason = "WaitingForPodsReady";
             "waiting for all admitted workloads to be in PodsReady condition".clone_into(&mut c.message);
+            self.note_kept_free(c.node, c.usage());
             return;
         }
         if self.config.gates.concurrent_admission && self.migrate(now, c, cycle) {
+            self.note_kept_free(c.node, c.usage());
             return;
         }
         self.admit(now, c);
@@ -122,16 +134,13 @@ impl Engine {
     fn fits(&mut self, c: &Candidate) -> bool {
         let state = &mut self.state;
         let mark = state.checkpoint();
-        for i in 0..state.claims.len() {
-            let workload = state.claims[i];
-            state.remove(workload);
-        }
+        state.remove_claimed(c.node);
         for workload in c.targets.iter().map(|t| t.workload).chain(c.slice) {
             if !state.is_claimed(workload) {
                 state.remove(workload);
             }
         }
-        let fits = c.usage.iter().all(|&(pair, amount)| state.forest.available(c.node, pair) >= amount);
+        let fits = c.usage().iter().all(|&(pair, amount)| state.forest.available(c.node, pair) >= amount);
         state.rollback(mark);
         fits
     }
@@ -145,7 +154,7 @@ impl Engine {
     fn evaluate_again(&mut self, c: &mut Candidate) {
         let nominated = nominated(c.assignment.as_ref(), self.pod_sets(c.id).len());
         self.forget_progress(c.id);
-        let hidden = self.state.hide_claims();
+        let hidden = self.state.hide_claims(c.node);
         self.evaluate(c, Some(&nominated));
         self.state.show(hidden);
         if let Some(assignment) = &mut c.assignment
@@ -170,7 +179,7 @@ impl Engine {
         }
         let forest = &self.state.forest;
         let reserved: Vec<(FlavorResourceId, Amount)> = c
-            .usage
+            .usage()
             .iter()
             .map(|&(pair, amount)| {
                 let limits = forest.limits(c.node, pair);
@@ -186,7 +195,35 @@ impl Engine {
                 (pair, amount)
             })
             .collect();
-        self.add(c.node, &reserved);
+        self.keep_free(c.node, &reserved);
+    }
+
+    /// Keeps quota free for the rest of the cycle.
+    fn keep_free(&mut self, node: NodeId, usage: &[(FlavorResourceId, Amount)]) {
+        self.add(node, usage);
+        self.note_kept_free(node, usage);
+    }
+
+    /// Notes that what was added is only kept free.
+    fn note_kept_free(&mut self, node: NodeId, usage: &[(FlavorResourceId, Amount)]) {
+        self.kept_free.extend(usage.iter().map(|&(pair, amount)| (node, pair, amount)));
+    }
+
+    /// Whether an entry fits beside everything that holds quota, workloads that are to leave included.
+    ///
+    /// Kueue does not ask this: it admits such an entry at once, on quota that victims of this cycle still hold.
+    fn fits_beside_victims(&mut self, c: &Candidate) -> bool {
+        if self.state.claims.is_empty() {
+            return true;
+        }
+        let forest = &mut self.state.forest;
+        let mark = forest.mark();
+        for &(node, pair, amount) in self.kept_free.iter().rev() {
+            forest.remove_usage(node, pair, amount);
+        }
+        let fits = c.usage().iter().all(|&(pair, amount)| forest.available(c.node, pair) >= amount);
+        forest.rollback(mark);
+        fits
     }
 
     pub(super) fn forget_progress(&mut self, id: WorkloadId) {
@@ -239,13 +276,13 @@ impl Engine {
         let by = self.state.records.get(preemptor)?;
         let text = Message {
             preemptor_uid: &by.uid,
-            preemptor_job_uid: by.extras.as_ref().and_then(|e| e.job_uid.as_deref()).unwrap_or_default(),
+            preemptor_job_uid: by.job_uid.as_deref().unwrap_or_default(),
             reason: Some(target.reason),
             preemptor_path: &path(&self.state.forest, node),
             preemptee_path: &path(&self.state.forest, victim_node),
         }
         .to_string();
-        let mut status = (*victim.status).clone();
+        let mut status = victim.status.whole();
         preempt(&mut status, target.reason, &text, At { now, generation: victim.generation });
         let priorities = format!(
             "; preemptor effective priority: {} (base: {}, boost: {}); preemptee effective priority: {} (base: {}, boost: {})",
@@ -292,7 +329,7 @@ impl Engine {
 
     fn evict_plainly(&mut self, now: Timestamp, id: WorkloadId, step: &EvictionStep, cycle: &mut Cycle) {
         let Some(record) = self.state.records.get_mut(id) else { return };
-        let mut status = (*record.status).clone();
+        let mut status = record.status.whole();
         evict(&mut status, step, At { now, generation: record.generation });
         record.eviction_expected = true;
         cycle.evictions.push(Eviction {
@@ -315,11 +352,11 @@ impl Engine {
     fn replaces_failed_node(&self, c: &Candidate) -> bool {
         self.config.gates.tas_failed_node_replacement_fail_fast
             && c.second_pass.is_some()
-            && self.state.records.get(c.id).is_some_and(|r| !r.status.unhealthy_nodes.is_empty())
+            && self.state.records.get(c.id).is_some_and(|r| !r.status.rest().unhealthy_nodes.is_empty())
     }
 
     fn evict_for_failed_node(&mut self, now: Timestamp, c: &mut Candidate, cycle: &mut Cycle) {
-        let nodes = self.state.records.get(c.id).map(|r| r.status.unhealthy_nodes.join(",")).unwrap_or_default();
+        let nodes = self.state.records.get(c.id).map(|r| r.status.rest().unhealthy_nodes.join(",")).unwrap_or_default();
         let step = EvictionStep {
             reason: EvictionReason::NodeFailures,
             cause: Box::default(),
@@ -406,11 +443,11 @@ impl Engine {
         let name = &queue.spec.name;
         let admission = self.admission(c.id, name, assignment);
         let at = At { now, generation: record.generation };
-        let mut status = (*record.status).clone();
+        let mut status = record.status.whole();
         let was_admitted = status.conditions.is_true(&ConditionType::Admitted);
         status.unhealthy_nodes.clear();
         if let Some(slice) = c.slice.and_then(|s| self.state.records.get(WorkloadId::from_index(s.index()))) {
-            status.cluster_name.clone_from(&slice.status.cluster_name);
+            status.cluster_name.clone_from(&slice.status.rest().cluster_name);
         }
         set_quota_reservation(&mut status, admission.clone(), at);
         if checks_cover(&status.admission_checks, &required_checks(&queue.spec, Some(&admission))) {
@@ -418,7 +455,8 @@ impl Engine {
         }
         let admitted = status.conditions.is_true(&ConditionType::Admitted);
 
-        let mut events = Vec::new();
+        let mut events = Vec::with_capacity(2);
+        let mut text = String::with_capacity(128);
         let mut tell = |reason: &str, note: &str| {
             events.push(Event {
                 object: record.key.clone(),
@@ -431,27 +469,30 @@ impl Engine {
             let requeued = record.status.conditions.get(&ConditionType::Requeued);
             let since = requeued.map_or(record.created, |c| c.last_transition);
             let seconds = now.micros_since(since).saturating_add(500_000).max(0) / 1_000_000;
-            let mut note = format!("Quota reserved in ClusterQueue {name}, wait time since queued was {seconds}s");
+            text.clear();
+            let _ = write!(text, "Quota reserved in ClusterQueue {name}, wait time since queued was {seconds}s");
             let considered = self.catalogue().attempts(assignment, |i| self.pod_set_name(c.id, i));
             if !considered.is_empty() {
-                note.push_str("; Flavors considered: ");
-                note.push_str(&considered);
+                text.push_str("; Flavors considered: ");
+                text.push_str(&considered);
             }
-            tell("QuotaReserved", &note);
+            tell("QuotaReserved", &text);
         }
         if admitted && !was_admitted {
             let reserved = status.conditions.get(&ConditionType::QuotaReserved).map(|c| c.last_transition);
             let seconds = reserved.map_or(0, |t| now.micros_since(t).max(0) / 1_000_000);
-            tell("Admitted", &format!("Admitted by ClusterQueue {name}, wait time since reservation was {seconds}s"));
+            text.clear();
+            let _ = write!(text, "Admitted by ClusterQueue {name}, wait time since reservation was {seconds}s");
+            tell("Admitted", &text);
         }
         let then = c.slice.and_then(|slice| {
             let old = self.state.records.get(WorkloadId::from_index(slice.index()))?;
-            let job = record.extras.as_ref().and_then(|e| e.job_uid.as_deref()).unwrap_or_default();
+            let job = record.job_uid.as_deref().unwrap_or_default();
             let text = format!(
                 "Replaced to accommodate a workload (UID: {}, JobUID: {job}) due to workload slice aggregation",
                 record.uid
             );
-            let mut status = (*old.status).clone();
+            let mut status = old.status.whole();
             let at = At { now, generation: old.generation };
             let reason = FinishReason::WorkloadSliceReplaced;
             finish(&mut status, reason, &text, at).then(|| StatusWrite {

@@ -336,16 +336,45 @@ impl PendingQueue {
         } else {
             self.active_count = self.active_count.saturating_sub(count);
         }
-        if let Some(&_other) = to.get(&key) {
-            if !to_active {
-                self.leave_top(group, order);
+        if let Some(&other) = to.get(&key) {
+            // Two groups become one: the smaller joins the larger.
+            let (small, stays) = match self.groups.get(other.index()) {
+                Some(o) if o.members.len() < count => {
+                    to.remove(&key);
+                    (other, false)
+                }
+                _ => (group, true),
+            };
+            if self.groups.get(small.index()).is_some_and(|g| g.active) {
+                self.leave_top(small, order);
             }
-            let members = self.groups.remove(group.index()).map(|g| g.members).unwrap_or_default();
+            let members = self.groups.remove(small.index()).map(|g| g.members).unwrap_or_default();
+            if !stays {
+                if to_active {
+                    self.active_count = self.active_count.saturating_sub(members.len());
+                } else {
+                    self.parked_count = self.parked_count.saturating_sub(members.len());
+                }
+                self.turn(key, group, count, to_active, order);
+            }
             for id in members {
                 self.insert(id, key.0, key.1, to_active, places, order);
             }
             return;
         }
+        self.turn(key, group, count, to_active, order);
+    }
+
+    /// Lets a group that is in neither map compete, or parks it.
+    fn turn(
+        &mut self,
+        key: (ClassId, LocalQueueId),
+        group: GroupId,
+        count: usize,
+        to_active: bool,
+        order: &impl Order,
+    ) {
+        let to = if to_active { &mut self.active } else { &mut self.parked };
         to.insert(key, group);
         if to_active {
             self.active_count = self.active_count.saturating_add(count);

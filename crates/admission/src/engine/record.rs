@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use slicegate_flavor::LastTried;
 use slicegate_quota::{Amount, FlavorResourceId, NodeId};
-use slicegate_workload::{ConditionType, Key, Stage, Timestamp, WorkloadStatus};
+use slicegate_workload::{ConditionType, Key, Stage, Timestamp};
 
 use super::ids::{ClassId, LocalQueueId, ShapeId, Slab, WorkloadId};
+use super::stored::Stored;
 
 /// Quota that a workload holds.
 #[derive(Clone, Debug)]
@@ -24,7 +25,7 @@ pub(super) struct Holding {
     /// Whether its pods are ready.
     pub(super) pods_ready: bool,
     /// Set from the decision to give it quota until the API shows it: the status as it was before.
-    pub(super) assumed: Option<Box<WorkloadStatus>>,
+    pub(super) assumed: Option<Box<Stored>>,
 }
 
 /// Whom a workload preempted since something changed in its tree.
@@ -34,15 +35,13 @@ pub(super) struct Preempted {
     pub(super) root: NodeId,
     /// The count of changes in the tree.
     pub(super) epoch: u64,
-    /// The victims, by [`Record::serial`], ascending.
-    pub(super) victims: Vec<u64>,
+    /// The victims with their [`Record::serial`], ascending.
+    pub(super) victims: Vec<(WorkloadId, u64)>,
 }
 
 /// What few workloads have, or what is seldom looked at.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Extras {
-    /// The unique id of its job.
-    pub(super) job_uid: Option<Box<str>>,
     /// The slice that it replaces.
     pub(super) replaces: Option<Key>,
     /// The flavors that an annotation restricts it to, as it is written.
@@ -88,7 +87,11 @@ pub(super) struct Record {
     pub(super) second_pass: bool,
     /// Whether an eviction for preemption was decided and not seen yet.
     pub(super) eviction_expected: bool,
-    pub(super) status: Box<WorkloadStatus>,
+    /// The workload it was last preempted for.
+    pub(super) evictor: Option<WorkloadId>,
+    pub(super) status: Stored,
+    /// The unique id of its job.
+    pub(super) job_uid: Option<Box<str>>,
     pub(super) extras: Option<Box<Extras>>,
     pub(super) holding: Option<Box<Holding>>,
     /// Tells this workload from every other that ever was.

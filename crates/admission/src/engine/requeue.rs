@@ -8,7 +8,7 @@ use super::cycle::{Candidate, Requeue, Step};
 use super::ids::WorkloadId;
 use super::queue::{Place, PreemptorRecord};
 use super::record::Holding;
-use crate::lifecycle::{At, backoff_expired, set_pending};
+use crate::lifecycle::{At, set_pending};
 use crate::{Cycle, Entry, Event, EventType, message};
 
 impl Engine {
@@ -46,7 +46,7 @@ impl Engine {
         let Some(record) = self.state.records.get_mut(c.id) else { return };
         let conditions = &admitted.status.conditions;
         let before = record.holding.as_mut().and_then(|h| h.assumed.take());
-        let shown = std::mem::replace(&mut record.status, Box::new(admitted.status.clone()));
+        let shown = std::mem::replace(&mut record.status, admitted.status.clone().into());
         let holding = Holding {
             node: c.node,
             position: 0,
@@ -54,7 +54,7 @@ impl Engine {
             reserved_at: conditions.get(&ConditionType::QuotaReserved).map(|c| c.last_transition),
             admitted: conditions.is_true(&ConditionType::Admitted),
             pods_ready: conditions.is_true(&ConditionType::PodsReady),
-            assumed: Some(before.unwrap_or(shown)),
+            assumed: Some(before.unwrap_or_else(|| Box::new(shown))),
         };
         self.state.hold(c.id, holding);
         if c.second_pass.is_none() {
@@ -83,7 +83,7 @@ impl Engine {
         self.put_back(now, c);
         let gates = self.config.gates;
         let Some(record) = self.state.records.get(c.id) else { return };
-        let mut status = (*record.status).clone();
+        let mut status = record.status.whole();
         let at = At { now, generation: record.generation };
         let reason = if gates.unadmitted_workloads_observability { c.reason } else { "Pending" };
         if c.step == Step::Gated {
@@ -117,7 +117,7 @@ impl Engine {
             return;
         }
         let (class, local_queue, generation) = (record.class, record.queue, record.generation);
-        let expired = backoff_expired(&record.status, now);
+        let expired = record.status.backoff_expired(now);
         let pending_flavors = record.last.as_deref().is_some_and(LastTried::has_pending);
         let Some(node) = self.state.local_queue(local_queue).and_then(|q| q.target) else { return };
         let is_strict =
@@ -158,7 +158,7 @@ impl Engine {
             return;
         }
         let (class, local_queue) = (record.class, record.queue);
-        let expired = backoff_expired(&record.status, now);
+        let expired = record.status.backoff_expired(now);
         let Some(node) = self.state.local_queue(local_queue).and_then(|q| q.target) else { return };
         self.with_queue(node, |queue, places, order| {
             if expired {

@@ -13,6 +13,7 @@ use super::ids::{ClassId, LocalQueueId, ShapeId, WorkloadId};
 use super::queue::Place;
 use super::record::{Extras, Holding, Record};
 use super::shape::ShapeContext;
+use super::stored::Stored;
 use crate::lifecycle::{JOB_UID_LABEL, needs_second_pass, priority_changed, replaced_slice};
 
 /// The annotation that marks the workloads of an elastic job.
@@ -93,8 +94,11 @@ impl Engine {
         let Some(old) = self.state.records.get(id) else { return };
 
         // Given quota already, but the API does not show it yet: it stays counted.
-        let assumed = old.holding.as_ref().is_some_and(|h| h.assumed.is_some());
-        let stays_assumed = assumed && usage.is_none() && new.phase == Stage::Pending && new.active;
+        let assumed = old.holding.as_ref().and_then(|h| h.assumed.as_deref());
+        let stays_assumed = usage.is_none()
+            && new.phase == Stage::Pending
+            && new.active
+            && assumed.is_some_and(|before| !evicted_since(before, &new.status));
         let place = self.places.get(id);
         let node = self.state.local_queue(old.queue).and_then(|q| q.target);
         let pending = node.and_then(|n| self.pending.get(n.index())).and_then(Option::as_ref);
@@ -108,7 +112,7 @@ impl Engine {
         let gone = new.phase == Stage::Finished || !new.active;
         let shrinks = old_phase == Stage::Admitted
             && new.phase == Stage::Admitted
-            && (old.status.reclaimable_pods != new.status.reclaimable_pods
+            && (old.status.rest().reclaimable_pods != new.status.rest().reclaimable_pods
                 || self.scaled_down(old, &new)
                 || class_changed(old, &new));
         let newly_admitted = old_phase != Stage::Admitted && new.phase == Stage::Admitted;
@@ -116,6 +120,7 @@ impl Engine {
         new.evaluated_generation = old.evaluated_generation;
         new.queue_position = old.queue_position;
         new.serial = old.serial;
+        new.evictor = old.evictor;
         if old.generation == new.generation && old.priority() == new.priority() {
             new.preempted.clone_from(&old.preempted);
         }
@@ -142,7 +147,7 @@ impl Engine {
             new.holding = old.holding.take();
             if let Some(holding) = &mut new.holding {
                 let shown = std::mem::replace(&mut new.status, old.status.clone());
-                holding.assumed = Some(shown);
+                holding.assumed = Some(Box::new(shown));
             }
         } else {
             new.holding = old.holding.take();
@@ -164,6 +169,9 @@ impl Engine {
             && (gone || shrinks || (usage.is_none() && !yields))
         {
             self.changed_from_outside(node);
+        }
+        if let Some(node) = held_in.filter(|_| gone || shrinks || usage.is_none()) {
+            self.request_flush(now, node);
         }
         if gone {
             self.forget_preemptor(id);
@@ -205,7 +213,7 @@ impl Engine {
             || old.active != new.active
             || old.extras != new.extras
             || (old.shape != new.shape && raw(old) != raw(new))
-            || old.status.reclaimable_pods != new.status.reclaimable_pods
+            || old.status.rest().reclaimable_pods != new.status.rest().reclaimable_pods
             || differs(&ConditionType::Evicted)
             || differs(&ConditionType::Requeued)
             || old.closed_gate != new.closed_gate
@@ -239,7 +247,6 @@ impl Engine {
         });
         let annotation = |name: &str| workload.annotations.get(name).cloned();
         let extras = Extras {
-            job_uid: workload.labels.get(JOB_UID_LABEL).cloned(),
             replaces: replaced_slice(workload),
             allowed_flavors: annotation(ALLOWED_FLAVORS),
             variant_of: workload.variant_of.clone(),
@@ -275,7 +282,9 @@ impl Engine {
             closed_gate,
             second_pass,
             eviction_expected: false,
-            status: Box::new(status),
+            evictor: None,
+            status: status.into(),
+            job_uid: workload.labels.get(JOB_UID_LABEL).cloned(),
             extras: (extras != Extras::default()).then(|| Box::new(extras)),
             holding: None,
             serial: 0,
@@ -320,7 +329,7 @@ impl Engine {
                 active: record.active,
                 ..WorkloadSpec::default()
             },
-            status: (*record.status).clone(),
+            status: record.status.whole(),
             ..Workload::default()
         }
     }
@@ -382,7 +391,7 @@ impl Engine {
     /// Counts the workload's quota, if its ClusterQueue exists.
     fn hold(&mut self, id: WorkloadId, usage: &WorkloadUsage) {
         let Some(record) = self.state.records.get(id) else { return };
-        let Some(admission) = &record.status.admission else { return };
+        let Some(admission) = &record.status.rest().admission else { return };
         let Some(node) = self.state.forest.cluster_queue(&admission.cluster_queue) else { return };
         let conditions = &record.status.conditions;
         let reserved = conditions.get(&ConditionType::QuotaReserved).filter(|c| c.status == Status::True);
@@ -418,7 +427,7 @@ impl Engine {
                 && r.active
                 && r.status.conditions.is_true(&ConditionType::QuotaReserved)
                 && !r.status.conditions.is_true(&ConditionType::Finished)
-                && r.status.admission.as_ref().is_some_and(|a| *a.cluster_queue == *cluster_queue)
+                && r.status.rest().admission.as_ref().is_some_and(|a| *a.cluster_queue == *cluster_queue)
         };
         let ids: Vec<WorkloadId> = self.state.records.iter().filter(|(_, r)| holds(r)).map(|(id, _)| id).collect();
         for id in ids {
@@ -428,6 +437,12 @@ impl Engine {
             }
         }
     }
+}
+
+/// Whether a workload that was given quota after `before` lost it again: it may be seen next only after it was evicted.
+fn evicted_since(before: &Stored, shown: &Stored) -> bool {
+    let evicted = |s: &Stored| s.conditions.get(&ConditionType::Evicted).filter(|c| c.status == Status::True).cloned();
+    evicted(shown).is_some_and(|c| evicted(before) != Some(c))
 }
 
 /// Whether a change of priority lets parked workloads be looked at again.

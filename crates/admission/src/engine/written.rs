@@ -22,7 +22,7 @@ impl Engine {
         }
         let Some(holding) = self.state.release(id) else { return };
         if let (Some(before), Some(record)) = (holding.assumed, self.state.records.get_mut(id)) {
-            record.status = before;
+            record.status = *before;
         }
         self.drop_charge(id);
         if result == Written::Failed {
@@ -40,5 +40,6 @@ impl Engine {
         if let Some(record) = self.state.records.get_mut(id) {
             record.eviction_expected = false;
         }
+        self.forget_victim(id);
     }
 }

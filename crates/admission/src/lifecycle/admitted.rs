@@ -50,3 +50,49 @@ pub fn sync_admitted(status: &mut WorkloadStatus, at: At, gates: &Gates) -> bool
     }
     at.set(status, ConditionType::Admitted, Status::False, reason, message)
 }
+
+#[cfg(test)]
+mod tests {
+    use slicegate_workload::{CheckStatus, Timestamp};
+
+    use super::*;
+
+    fn at(seconds: i64) -> At {
+        At { now: Timestamp::from_seconds(seconds), generation: 1 }
+    }
+
+    fn reserved() -> WorkloadStatus {
+        let mut status = WorkloadStatus::default();
+        at(0).set(&mut status, ConditionType::QuotaReserved, Status::True, "QuotaReserved", "");
+        status
+    }
+
+    #[test]
+    fn losing_a_check_takes_the_admission_back_and_counts_the_time() {
+        let mut status = reserved();
+        assert!(sync_admitted(&mut status, at(10), &Gates::default()));
+        assert!(!sync_admitted(&mut status, at(11), &Gates::default()), "it is admitted already");
+        status.admission_checks.push(CheckStatus { name: "check".into(), ..CheckStatus::default() });
+        assert!(sync_admitted(&mut status, at(25), &Gates::default()));
+        let admitted = status.conditions.get(&ConditionType::Admitted).unwrap();
+        assert_eq!((admitted.status, &*admitted.reason), (Status::False, "UnsatisfiedAdmissionChecks"));
+        assert_eq!(status.accumulated_past_execution_time_seconds, Some(15));
+    }
+
+    #[test]
+    fn a_fresh_workload_is_not_stamped_unless_asked_for() {
+        let mut status = WorkloadStatus::default();
+        assert!(!sync_admitted(&mut status, at(0), &Gates::default()));
+        let explicit = Gates { unadmitted_workloads_explicit_status: true, ..Gates::default() };
+        assert!(sync_admitted(&mut status, at(0), &explicit));
+    }
+
+    #[test]
+    fn a_time_that_is_too_long_is_as_long_as_can_be() {
+        let mut status = WorkloadStatus::default();
+        let beginning = At { now: Timestamp::MIN, generation: 1 };
+        beginning.set(&mut status, ConditionType::Admitted, Status::True, "Admitted", "");
+        sync_admitted(&mut status, at(0), &Gates::default());
+        assert_eq!(status.accumulated_past_execution_time_seconds, Some(i32::MAX));
+    }
+}

@@ -9,6 +9,9 @@ use slicegate_workload::{
 /// The checks of a ClusterQueue that a workload must pass: with quota those for one of its flavors, without it those for
 /// every flavor of the ClusterQueue.
 pub fn required_checks(queue: &ClusterQueueSpec, admission: Option<&Admission>) -> BTreeSet<Box<str>> {
+    if queue.admission_checks.is_empty() {
+        return BTreeSet::new();
+    }
     let all: BTreeSet<&str> = queue.resource_groups.iter().flat_map(|g| g.flavors.iter().map(|f| &*f.name)).collect();
     let assigned: Option<BTreeSet<&str>> =
         admission.map(|a| a.pod_set_assignments.iter().flat_map(|p| p.flavors.values().map(|f| &**f)).collect());
@@ -130,5 +133,73 @@ pub(super) fn reset_checks(status: &mut WorkloadStatus, now: Timestamp) {
         check.state = CheckState::Pending;
         check.last_transition = now.truncated();
         check.pod_set_updates.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(name: &str, state: CheckState, message: &str, after: Option<i32>) -> CheckStatus {
+        CheckStatus {
+            name: name.into(),
+            state,
+            message: message.into(),
+            last_transition: Timestamp::from_seconds(100),
+            requeue_after_seconds: after,
+            ..CheckStatus::default()
+        }
+    }
+
+    fn status(checks: Vec<CheckStatus>) -> WorkloadStatus {
+        WorkloadStatus { admission_checks: checks, ..WorkloadStatus::default() }
+    }
+
+    #[test]
+    fn a_rejection_outweighs_a_retry() {
+        let retry = check("b", CheckState::Retry, "", None);
+        let both = status(vec![retry.clone(), check("a", CheckState::Rejected, "no", None)]);
+        let message = r#"AdmissionCheck in Rejected state: "a" (no)"#.into();
+        assert_eq!(check_verdict(&both), CheckVerdict::Rejected { message });
+        let two = status(vec![retry, check("a", CheckState::Retry, "later", None)]);
+        let message = r#"Evicted due to AdmissionChecks in Retry state: "a" (later); "b""#.into();
+        assert_eq!(check_verdict(&two), CheckVerdict::Retry { message });
+        assert_eq!(check_verdict(&status(vec![check("a", CheckState::Ready, "", None)])), CheckVerdict::None);
+    }
+
+    #[test]
+    fn a_delay_moves_only_forward() {
+        let mut status =
+            status(vec![check("a", CheckState::Retry, "", Some(60)), check("b", CheckState::Retry, "", Some(30))]);
+        let now = Timestamp::from_seconds(110);
+        assert!(apply_retry_delay(&mut status, now));
+        assert_eq!(status.requeue_state.unwrap().requeue_at, Some(Timestamp::from_seconds(160)));
+        assert_eq!(status.requeue_state.unwrap().count, None, "a check is not a failed try");
+        status.requeue_state = Some(RequeueState { count: None, requeue_at: Some(Timestamp::from_seconds(500)) });
+        assert!(!apply_retry_delay(&mut status, now));
+        assert!(!apply_retry_delay(&mut status, Timestamp::from_seconds(200)), "that time has passed");
+    }
+
+    #[test]
+    fn an_eviction_starts_checks_over() {
+        let mut status = status(vec![
+            check("a", CheckState::Retry, "later", Some(60)),
+            check("b", CheckState::Ready, "", None),
+            check("c", CheckState::Pending, "working", None),
+        ]);
+        status.admission_checks[0].retry_count = Some(1);
+        reset_checks(&mut status, Timestamp::from_seconds(200));
+        let told: Vec<(&str, Option<i32>)> =
+            status.admission_checks.iter().map(|c| (&*c.message, c.retry_count)).collect();
+        assert_eq!(
+            told,
+            [
+                ("Reset to Pending after eviction. Previously: Retry", Some(2)),
+                ("Reset to Pending after eviction. Previously: Ready", None),
+                ("working", None),
+            ]
+        );
+        assert!(status.admission_checks.iter().all(|c| c.state == CheckState::Pending));
+        assert_eq!(status.admission_checks[0].requeue_after_seconds, Some(60));
     }
 }

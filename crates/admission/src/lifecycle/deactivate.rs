@@ -59,3 +59,46 @@ pub fn deactivate(status: &mut WorkloadStatus, at: At) -> (Option<EvictionStep>,
     evict(status, &step, at);
     (Some(step), true)
 }
+
+#[cfg(test)]
+mod tests {
+    use slicegate_workload::{RequeueState, Timestamp};
+
+    use super::*;
+    use crate::lifecycle::EvictionReason;
+
+    const AT: At = At { now: Timestamp::from_seconds(0), generation: 1 };
+
+    #[test]
+    fn a_deactivation_names_its_cause_and_starts_over() {
+        let mut workload = Workload::default();
+        workload.status.requeue_state = Some(RequeueState { count: Some(3), requeue_at: None });
+        workload.status.accumulated_past_execution_time_seconds = Some(7);
+        assert!(!should_deactivate(&workload));
+        set_deactivation_target(&mut workload.status, &DeactivationCause::MaximumExecutionTimeExceeded, AT);
+        assert!(should_deactivate(&workload));
+        assert_eq!(workload.status.accumulated_past_execution_time_seconds, None);
+        let (step, changed) = deactivate(&mut workload.status, AT);
+        let step = step.unwrap();
+        assert!(changed);
+        assert_eq!(step.condition_reason(), "DeactivatedDueToMaximumExecutionTimeExceeded");
+        assert_eq!(&*step.message, "The workload is deactivated due to exceeding the maximum execution time");
+        assert_eq!(workload.status.requeue_state, None);
+        assert!(!should_deactivate(&workload));
+    }
+
+    #[test]
+    fn an_earlier_eviction_keeps_its_reason() {
+        let mut status = WorkloadStatus::default();
+        let step = EvictionStep {
+            reason: EvictionReason::PodsReadyTimeout,
+            cause: "WaitForStart".into(),
+            message: "too slow".into(),
+        };
+        evict(&mut status, &step, AT);
+        status.requeue_state = Some(RequeueState::default());
+        assert_eq!(deactivate(&mut status, AT), (None, true));
+        assert_eq!(&*status.conditions.get(&ConditionType::Evicted).unwrap().reason, "PodsReadyTimeout");
+        assert_eq!(deactivate(&mut status, AT), (None, false));
+    }
+}

@@ -148,3 +148,82 @@ pub fn eviction_pending_latency(old: &Workload, new: &Workload, now: Timestamp) 
     let queue = old.status.admission.as_ref().map(|a| a.cluster_queue.clone()).filter(|q| !q.is_empty())?;
     Some((queue, evicted.reason.clone(), now.micros_since(evicted.last_transition) / 1_000_000))
 }
+
+#[cfg(test)]
+mod tests {
+    use slicegate_workload::{Admission, PreemptionGate};
+
+    use super::*;
+    use crate::lifecycle::set_quota_reservation;
+
+    fn at(seconds: i64) -> At {
+        At { now: Timestamp::from_seconds(seconds), generation: 1 }
+    }
+
+    fn running() -> Workload {
+        let mut workload = Workload::default();
+        let admission = Admission { cluster_queue: "cq".into(), ..Admission::default() };
+        set_quota_reservation(&mut workload.status, admission, at(0));
+        sync_admitted(&mut workload.status, at(0), &Gates::default());
+        workload
+    }
+
+    #[test]
+    fn quota_is_held_until_the_job_has_stopped() {
+        let mut workload = running();
+        preempt(&mut workload.status, PreemptionReason::InClusterQueue, "make room", at(5));
+        assert!(workload.has_quota_reservation() && workload.is_evicted());
+        let mut status = workload.status.clone();
+        assert!(release(&workload, &mut status, at(9), &Gates::default()));
+        assert_eq!(status.admission, None);
+        let told = |kind| status.conditions.get(&kind).map(|c| (c.status, &*c.reason, &*c.message));
+        assert_eq!(told(ConditionType::QuotaReserved), Some((Status::False, "PendingEvaluation", "make room")));
+        assert_eq!(told(ConditionType::Requeued), Some((Status::True, "Preempted", "make room")));
+        assert!(status.conditions.is_false(&ConditionType::Admitted));
+        assert_eq!(status.accumulated_past_execution_time_seconds, Some(9));
+        workload.status = status;
+        let mut again = workload.status.clone();
+        assert!(!release(&workload, &mut again, at(12), &Gates::default()), "nothing is left to give back");
+    }
+
+    #[test]
+    fn a_workload_of_a_single_pod_does_not_come_back_by_itself() {
+        let mut workload = Workload { owned_by_pod: true, ..running() };
+        preempt(&mut workload.status, PreemptionReason::InClusterQueue, "make room", at(5));
+        let mut status = workload.status.clone();
+        release(&workload, &mut status, at(9), &Gates::default());
+        assert!(status.conditions.is_false(&ConditionType::Requeued));
+    }
+
+    #[test]
+    fn an_eviction_counts_and_closes_gates() {
+        let mut status = running().status;
+        status.cluster_name = Some("worker".into());
+        status.unhealthy_nodes = vec!["n".into()];
+        status.preemption_gates = vec![PreemptionGate { position: GatePosition::Open, ..PreemptionGate::default() }];
+        let step = EvictionStep {
+            reason: EvictionReason::Deactivated,
+            cause: "AdmissionCheck".into(),
+            message: "The workload is deactivated".into(),
+        };
+        evict(&mut status, &step, at(1));
+        evict(&mut status, &step, at(2));
+        assert_eq!(&*status.conditions.get(&ConditionType::Evicted).unwrap().reason, "DeactivatedDueToAdmissionCheck");
+        let count = &status.evictions[0];
+        assert_eq!((&*count.reason, &*count.underlying_cause, count.count), ("Deactivated", "AdmissionCheck", 2));
+        assert_eq!((status.cluster_name, status.unhealthy_nodes.len()), (None, 0));
+        assert_eq!(status.preemption_gates[0].position, GatePosition::Closed);
+        assert_eq!(&*eviction_event(&Workload::default(), &step).reason, "EvictedDueToDeactivatedDueToAdmissionCheck");
+    }
+
+    #[test]
+    fn the_next_reservation_puts_an_eviction_behind() {
+        let mut status = running().status;
+        preempt(&mut status, PreemptionReason::InCohortReclamation, "make room", at(5));
+        set_quota_reservation(&mut status, Admission::default(), at(20));
+        for kind in [ConditionType::Evicted, ConditionType::Preempted] {
+            let condition = status.conditions.get(&kind).unwrap();
+            assert_eq!((condition.status, &*condition.message), (Status::False, "Previously: make room"));
+        }
+    }
+}

@@ -42,3 +42,24 @@ pub fn max_execution_time(workload: &Workload, now: Timestamp) -> MaxExecutionTi
     let end = admitted.last_transition.plus_seconds(i64::from(seconds).saturating_sub(i64::from(past)));
     if end <= now { MaxExecutionTime::Exceeded { seconds } } else { MaxExecutionTime::Until(end) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lifecycle::At;
+
+    #[test]
+    fn earlier_attempts_count_against_the_limit() {
+        let mut workload = Workload::default();
+        let at = At { now: Timestamp::from_seconds(100), generation: 1 };
+        at.set(&mut workload.status, ConditionType::Admitted, Status::True, "Admitted", "");
+        let second = Timestamp::from_seconds;
+        assert_eq!(max_execution_time(&workload, second(1000)), MaxExecutionTime::None);
+        workload.spec.maximum_execution_time_seconds = Some(60);
+        workload.status.accumulated_past_execution_time_seconds = Some(20);
+        assert_eq!(max_execution_time(&workload, second(139)), MaxExecutionTime::Until(second(140)));
+        assert_eq!(max_execution_time(&workload, second(140)), MaxExecutionTime::Exceeded { seconds: 60 });
+        at.set(&mut workload.status, ConditionType::Evicted, Status::True, "Preempted", "");
+        assert_eq!(max_execution_time(&workload, second(1000)), MaxExecutionTime::None);
+    }
+}

@@ -32,8 +32,9 @@ pub use finish::{FinishReason, finish};
 pub use order::priority_changed;
 pub use pending::{PendingFacts, QueueFact, set_pending, sync_pending};
 pub use pods_ready::{PodsReadyCause, PodsReadyStep, pods_ready_step, pods_ready_timeout};
+pub(crate) use requeue::may_compete;
 pub use requeue::{
-    Requeue, RequeueFacts, backoff_expired, backoff_seconds, requeue, set_requeue_state, update_requeue_state,
+    Requeue, RequeueFacts, backoff_expired, backoff_micros, requeue, set_requeue_state, update_requeue_state,
 };
 pub use reserve::set_quota_reservation;
 pub use second_pass::needs_second_pass;

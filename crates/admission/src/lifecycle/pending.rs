@@ -108,3 +108,53 @@ pub fn sync_pending(
         _ => set("PendingEvaluation", "Pending", "Workload is pending evaluation in the scheduling queue"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use slicegate_workload::{ADMISSION_GATED_BY, Timestamp};
+
+    use super::*;
+
+    const AT: At = At { now: Timestamp::from_seconds(0), generation: 1 };
+
+    fn told(workload: &Workload, facts: &PendingFacts) -> Option<(String, String)> {
+        let mut status = workload.status.clone();
+        sync_pending(workload, &mut status, facts, AT, &Gates::default());
+        let condition = status.conditions.get(&ConditionType::QuotaReserved)?;
+        Some((condition.reason.to_string(), condition.message.to_string()))
+    }
+
+    #[test]
+    fn the_weightiest_reason_is_told() {
+        let mut workload = Workload::default();
+        workload.spec.queue_name = "lq".into();
+        let mut facts = PendingFacts { cluster_queue_name: "cq".into(), ..PendingFacts::default() };
+        let tell = |w: &Workload, f: &PendingFacts| told(w, f).unwrap();
+        assert_eq!(told(&workload, &facts), None, "a fresh workload is not stamped");
+        workload.annotations.insert(ADMISSION_GATED_BY.into(), "example.com/gate".into());
+        assert_eq!(tell(&workload, &facts).1, "Admission is gated by: example.com/gate");
+        facts.inadmissible = Some("requests above limits".into());
+        assert_eq!(tell(&workload, &facts), ("Misconfigured".into(), "requests above limits".into()));
+        facts.cluster_queue = QueueFact::Inactive;
+        assert_eq!(tell(&workload, &facts), ("Suspended".into(), "ClusterQueue cq is inactive".into()));
+        facts.cluster_queue = QueueFact::Missing;
+        assert_eq!(tell(&workload, &facts), ("Misconfigured".into(), "ClusterQueue cq doesn't exist".into()));
+        facts.local_queue = QueueFact::Inactive;
+        assert_eq!(tell(&workload, &facts), ("Suspended".into(), "LocalQueue lq is inactive".into()));
+        facts.local_queue = QueueFact::Missing;
+        assert_eq!(tell(&workload, &facts), ("Misconfigured".into(), "LocalQueue lq doesn't exist".into()));
+        workload.spec.active = false;
+        assert_eq!(tell(&workload, &facts).0, "Deactivated");
+    }
+
+    #[test]
+    fn what_a_cycle_wrote_stays() {
+        let mut workload = Workload::default();
+        let facts = PendingFacts { parked_with: Some("ExceedsMaxQuota".into()), ..PendingFacts::default() };
+        set_pending(&mut workload.status, "WaitingForQuota", "short", AT, &Gates::default());
+        assert_eq!(told(&workload, &facts), Some(("WaitingForQuota".into(), "short".into())));
+        set_pending(&mut workload.status, "Suspended", "stopped", AT, &Gates::default());
+        assert_eq!(told(&workload, &facts).unwrap().0, "ExceedsMaxQuota");
+        assert_eq!(told(&workload, &PendingFacts::default()).unwrap().0, "PendingEvaluation");
+    }
+}

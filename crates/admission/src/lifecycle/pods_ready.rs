@@ -80,3 +80,26 @@ pub fn pods_ready_step(workload: &Workload, config: Option<&WaitForPodsReady>, n
         message: format!("Exceeded the PodsReady timeout {}", workload.key).into(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use slicegate_workload::RequeueState;
+
+    use super::*;
+    use crate::lifecycle::At;
+
+    #[test]
+    fn too_many_tries_end_in_deactivation() {
+        let mut workload = Workload::default();
+        let at = At { now: Timestamp::from_seconds(0), generation: 1 };
+        at.set(&mut workload.status, ConditionType::Admitted, Status::True, "Admitted", "");
+        let config =
+            WaitForPodsReady { timeout_seconds: 10, backoff_limit_count: Some(1), ..WaitForPodsReady::default() };
+        let step = |w: &Workload, now| pods_ready_step(w, Some(&config), Timestamp::from_seconds(now));
+        assert_eq!(step(&workload, 9), PodsReadyStep::Wait(Timestamp::from_seconds(10)));
+        let PodsReadyStep::Evict(eviction) = step(&workload, 10) else { panic!("it is not evicted") };
+        assert_eq!((eviction.reason, &*eviction.cause), (EvictionReason::PodsReadyTimeout, "WaitForStart"));
+        workload.status.requeue_state = Some(RequeueState { count: Some(1), requeue_at: None });
+        assert_eq!(step(&workload, 10), PodsReadyStep::Deactivate(DeactivationCause::RequeuingLimitExceeded));
+    }
+}

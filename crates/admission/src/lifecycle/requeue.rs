@@ -1,21 +1,25 @@
 //! Coming back into the queue.
 
-use slicegate_workload::{ConditionType, RequeueState, Status, StopPolicy, Timestamp, Workload, WorkloadStatus};
+use slicegate_workload::{
+    ConditionType, Conditions, RequeueState, Status, StopPolicy, Timestamp, Workload, WorkloadStatus,
+};
 
 use super::At;
 use crate::{Gates, WaitForPodsReady};
 
 /// Whether the workload may compete, as far as its back-off is concerned. Times are compared in whole seconds.
 pub fn backoff_expired(status: &WorkloadStatus, now: Timestamp) -> bool {
-    if status.conditions.is_false(&ConditionType::Requeued) {
-        return false;
-    }
-    status.requeue_state.and_then(|s| s.requeue_at).is_none_or(|at| now.truncated() >= at.truncated())
+    may_compete(&status.conditions, status.requeue_state, now)
+}
+
+pub(crate) fn may_compete(conditions: &Conditions, state: Option<RequeueState>, now: Timestamp) -> bool {
+    !conditions.is_false(&ConditionType::Requeued)
+        && state.and_then(|s| s.requeue_at).is_none_or(|at| now.truncated() >= at.truncated())
 }
 
 /// The wait before try number `count` (from 1), in microseconds: the base, doubled every time, not above the longest, and up
 /// to a ten-thousandth more, by the workload's id, so that workloads that failed together do not come back together.
-pub fn backoff_seconds(count: i32, uid: &str, config: &WaitForPodsReady) -> i64 {
+pub fn backoff_micros(count: i32, uid: &str, config: &WaitForPodsReady) -> i64 {
     let base = i64::from(config.backoff_base_seconds).saturating_mul(1_000_000);
     let max = i64::from(config.backoff_max_seconds).saturating_mul(1_000_000);
     let mut wait = base;
@@ -51,7 +55,7 @@ pub fn set_requeue_state(status: &mut WorkloadStatus, until: Timestamp, incremen
 /// Counts one more try after pods did not become ready, and sets the end of the wait before it.
 pub fn update_requeue_state(status: &mut WorkloadStatus, uid: &str, config: &WaitForPodsReady, now: Timestamp) {
     let count = status.requeue_state.and_then(|s| s.count).unwrap_or(0).saturating_add(1);
-    let until = now.plus_micros(backoff_seconds(count, uid, config));
+    let until = now.plus_micros(backoff_micros(count, uid, config));
     set_requeue_state(status, until.truncated(), true);
 }
 
@@ -127,6 +131,83 @@ fn clear_requeue_at(status: &mut WorkloadStatus) {
         state.requeue_at = None;
         if *state == RequeueState::default() {
             status.requeue_state = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64) -> At {
+        At { now: Timestamp::from_seconds(seconds), generation: 1 }
+    }
+
+    fn blocked(reason: &str) -> Workload {
+        let mut workload = Workload::default();
+        at(0).set(&mut workload.status, ConditionType::Requeued, Status::False, reason, "");
+        workload
+    }
+
+    fn step(workload: &Workload, facts: RequeueFacts, seconds: i64) -> (Requeue, WorkloadStatus) {
+        let mut status = workload.status.clone();
+        (requeue(workload, &mut status, facts, at(seconds), &Gates::default()), status)
+    }
+
+    fn reason(status: &WorkloadStatus) -> &str {
+        &status.conditions.get(&ConditionType::Requeued).unwrap().reason
+    }
+
+    #[test]
+    fn waits_double_up_to_the_longest() {
+        let config = WaitForPodsReady { backoff_max_seconds: 300, ..WaitForPodsReady::default() };
+        let seconds: Vec<i64> = (1..=5).map(|n| backoff_micros(n, "uid", &config) / 1_000_000).collect();
+        assert_eq!(seconds, [60, 120, 240, 300, 300]);
+        // Two that failed together do not come back together, but nearly.
+        let spread: Vec<i64> = ["a", "b", "c"].map(|uid| backoff_micros(5, uid, &config)).into();
+        assert!(spread.iter().all(|&w| (300_000_000..300_030_000).contains(&w)), "{spread:?}");
+        assert!(spread[0] != spread[1] || spread[1] != spread[2]);
+        assert!(backoff_micros(i32::MAX, "uid", &config) < 301_000_000);
+    }
+
+    #[test]
+    fn the_first_wait_is_the_base_even_if_that_is_longer() {
+        let config =
+            WaitForPodsReady { backoff_base_seconds: 90, backoff_max_seconds: 60, ..WaitForPodsReady::default() };
+        assert_eq!(backoff_micros(1, "uid", &config) / 1_000_000, 90);
+    }
+
+    #[test]
+    fn a_backoff_ends() {
+        let mut workload = blocked("PodsReadyTimeout");
+        workload.status.requeue_state =
+            Some(RequeueState { count: Some(2), requeue_at: Some(Timestamp::from_seconds(60)) });
+        assert_eq!(step(&workload, RequeueFacts::default(), 59).0, Requeue::Wait(Timestamp::from_seconds(60)));
+        let (what, status) = step(&workload, RequeueFacts::default(), 60);
+        assert_eq!((what, reason(&status)), (Requeue::Changed, "BackoffFinished"));
+        assert_eq!(status.requeue_state, Some(RequeueState { count: Some(2), requeue_at: None }));
+        assert!(!backoff_expired(&workload.status, Timestamp::from_seconds(100)), "the condition outweighs the time");
+        assert!(backoff_expired(&status, Timestamp::from_seconds(60)));
+    }
+
+    #[test]
+    fn a_restarted_queue_lets_its_workloads_go() {
+        let stopped = RequeueFacts { cluster_queue: Some(StopPolicy::Hold), local_queue: None };
+        let started = RequeueFacts { cluster_queue: Some(StopPolicy::None), local_queue: Some(StopPolicy::None) };
+        let workload = blocked("ClusterQueueStopped");
+        assert_eq!(step(&workload, stopped, 1).0, Requeue::None);
+        assert_eq!(reason(&step(&workload, started, 1).1), "ClusterQueueRestarted");
+        assert_eq!(reason(&step(&blocked("LocalQueueStopped"), started, 1).1), "LocalQueueRestarted");
+    }
+
+    #[test]
+    fn a_reactivated_workload_competes_again() {
+        for word in ["Deactivated", "DeactivatedDueToAdmissionCheck"] {
+            let workload = blocked(word);
+            assert_eq!(reason(&step(&workload, RequeueFacts::default(), 1).1), "Reactivated");
+            let mut inactive = workload;
+            inactive.spec.active = false;
+            assert_eq!(step(&inactive, RequeueFacts::default(), 1).0, Requeue::None);
         }
     }
 }

@@ -89,3 +89,62 @@ pub fn normalize_slices(slices: &[&Workload]) -> SliceNormalization {
         finish,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use slicegate_workload::{Status, Timestamp};
+
+    use super::*;
+    use crate::lifecycle::At;
+
+    fn slice(name: &str, second: i64, replaces: Option<&str>, reserved: bool, evicted: bool) -> Workload {
+        let mut workload =
+            Workload { key: Key::new("ns", name), created: Timestamp::from_seconds(second), ..Workload::default() };
+        if let Some(old) = replaces {
+            workload.annotations.insert(REPLACEMENT_ANNOTATION.into(), format!("ns/{old}").into());
+        }
+        let at = At { now: Timestamp::from_seconds(0), generation: 1 };
+        for (kind, on) in [(ConditionType::QuotaReserved, reserved), (ConditionType::Evicted, evicted)] {
+            if on {
+                at.set(&mut workload.status, kind, Status::True, "ByTest", "");
+            }
+        }
+        workload
+    }
+
+    fn names(slices: &[Workload]) -> (String, String, Vec<(String, FinishReason)>) {
+        let result = normalize_slices(&slices.iter().collect::<Vec<_>>());
+        let name = |key: Option<Key>| key.map(|k| k.name.to_string()).unwrap_or_default();
+        let finish = result.finish.iter().map(|f| (f.workload.name.to_string(), f.reason)).collect();
+        (name(result.selected), name(result.running), finish)
+    }
+
+    #[test]
+    fn one_runs_and_its_replacement_waits() {
+        let old = slice("old", 1, None, true, false);
+        let new = slice("new", 2, Some("old"), false, false);
+        assert_eq!(names(&[old, new]), ("new".into(), "old".into(), vec![]));
+    }
+
+    #[test]
+    fn what_is_neither_is_finished() {
+        let first = slice("first", 1, None, true, false);
+        let second = slice("second", 2, Some("first"), true, false);
+        let stray = slice("stray", 3, None, false, false);
+        let (selected, running, finish) = names(&[stray, second, first]);
+        assert_eq!((selected.as_str(), running.as_str()), ("second", ""));
+        assert_eq!(
+            finish,
+            [("first".into(), FinishReason::WorkloadSliceReplaced), ("stray".into(), FinishReason::OutOfSync)]
+        );
+    }
+
+    #[test]
+    fn an_evicted_slice_does_not_stay() {
+        let evicted = slice("evicted", 1, None, true, true);
+        let new = slice("new", 2, None, false, false);
+        let (selected, running, finish) = names(&[evicted, new]);
+        assert_eq!((selected.as_str(), running.as_str()), ("new", ""));
+        assert_eq!(finish, [("evicted".into(), FinishReason::OutOfSync)]);
+    }
+}

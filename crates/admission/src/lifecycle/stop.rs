@@ -64,3 +64,44 @@ pub fn stop_step(queue: &str, status: &WorkloadStatus, facts: &StopFacts, granul
     }
     StopStep::None
 }
+
+#[cfg(test)]
+mod tests {
+    use slicegate_workload::{Admission, Timestamp};
+
+    use super::*;
+    use crate::Gates;
+    use crate::lifecycle::{At, set_quota_reservation, sync_admitted};
+
+    const AT: At = At { now: Timestamp::from_seconds(0), generation: 1 };
+
+    fn facts(local_queue: Option<StopPolicy>, cluster_queue: Option<StopPolicy>) -> StopFacts {
+        StopFacts { local_queue, cluster_queue }
+    }
+
+    #[test]
+    fn what_runs_is_drained_and_what_does_not_gives_its_quota_back() {
+        use StopPolicy::{Hold, HoldAndDrain, None as Open};
+        let mut status = WorkloadStatus::default();
+        assert_eq!(stop_step("lq", &status, &facts(None, None), true), StopStep::None, "it holds nothing");
+        set_quota_reservation(&mut status, Admission { cluster_queue: "cq".into(), ..Admission::default() }, AT);
+        let release = |reason, message: &str| StopStep::Release { reason, message: message.into() };
+        for (local, cluster, want) in [
+            (Some(Open), Some(Open), StopStep::None),
+            (Some(Hold), Some(Hold), release("Suspended", "LocalQueue lq is stopped")),
+            (Some(Open), Some(HoldAndDrain), release("Suspended", "ClusterQueue cq is stopped")),
+            (Some(Open), None, release("Misconfigured", "ClusterQueue cq is terminating or missing")),
+        ] {
+            assert_eq!(stop_step("lq", &status, &facts(local, cluster), true), want);
+        }
+        assert_eq!(
+            stop_step("lq", &status, &facts(None, Some(Open)), false),
+            release("Inadmissible", "LocalQueue lq is terminating or missing")
+        );
+        sync_admitted(&mut status, AT, &Gates::default());
+        assert_eq!(stop_step("lq", &status, &facts(Some(Hold), None), true), StopStep::None, "it may run on");
+        let drained = stop_step("lq", &status, &facts(Some(Open), Some(HoldAndDrain)), true);
+        let StopStep::Evict(step) = drained else { panic!("{drained:?}") };
+        assert_eq!((step.reason, &*step.message), (EvictionReason::ClusterQueueStopped, "The ClusterQueue is stopped"));
+    }
+}

@@ -24,7 +24,6 @@ impl Controller {
         if !std::mem::take(&mut self.touched) && !due {
             return;
         }
-        self.queues_stale = true;
         self.engine.flush(now);
         // Heads that were looked at since the last one that made a difference: to look at them again would change nothing.
         let mut seen: BTreeSet<Key> = BTreeSet::new();
@@ -35,7 +34,7 @@ impl Controller {
             let cycle = self.engine.cycle(now);
             let heads: Vec<Key> = cycle.entries.iter().map(|e| e.workload.clone()).collect();
             let progressed = cycle.progressed;
-            self.take_decisions(cycle);
+            self.take_decisions(now, cycle);
             if progressed {
                 seen.clear();
                 continue;
@@ -50,9 +49,9 @@ impl Controller {
         }
     }
 
-    fn take_decisions(&mut self, cycle: Cycle) {
+    fn take_decisions(&mut self, now: Timestamp, cycle: Cycle) {
         for entry in &cycle.entries {
-            self.note_entry(entry, &cycle.evictions);
+            self.note_entry(now, entry, &cycle.evictions);
         }
         for entry in cycle.entries {
             self.take_entry(entry);
@@ -64,6 +63,7 @@ impl Controller {
 
     fn take_entry(&mut self, entry: Entry) {
         let admitted = matches!(entry.outcome, Outcome::Admitted { .. });
+        self.mark_stale(&entry.workload);
         if let Some(status) = &entry.status {
             let then = Then {
                 events: entry.events.iter().map(record).collect(),

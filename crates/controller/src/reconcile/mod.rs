@@ -1,9 +1,12 @@
 //! What is done about each kind of object.
 
+mod compose;
 mod cycles;
 mod job;
+mod matching;
 mod queues;
 mod slices;
+mod start;
 mod workload;
 
-pub(crate) use job::controlled_by;
+pub(crate) use compose::controlled_by;

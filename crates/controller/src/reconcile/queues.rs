@@ -1,7 +1,7 @@
 //! The status of queues and of admission checks.
 
 use slicegate_admission::{Activity, FlavorUsage};
-use slicegate_api::{Condition, Kind, Object, convert, kueue};
+use slicegate_api::{Condition, Kind, Object, ObjectRef, convert, kueue};
 use slicegate_quota::request_quantity;
 use slicegate_workload::{Key, Timestamp};
 
@@ -59,8 +59,22 @@ fn usage(list: &[FlavorUsage], borrowed: bool) -> Vec<kueue::FlavorUsage> {
 impl Controller {
     /// Writes the statuses of queues and Cohorts that changed.
     pub(crate) fn sync_queues(&mut self, now: Timestamp) {
+        let stale = std::mem::take(&mut self.stale);
+        if !stale.all && stale.cluster_queues.is_empty() && stale.local_queues.is_empty() {
+            return;
+        }
+        // Shares depend on what others of the cohort use.
+        let all = stale.all || self.config.engine.fair_sharing.is_some();
+        let references: Vec<ObjectRef> = if all {
+            let kinds = [Kind::ClusterQueue, Kind::LocalQueue];
+            kinds.into_iter().flat_map(|kind| self.store.all(kind).map(Object::reference)).collect()
+        } else {
+            let queues = stale.cluster_queues.into_iter().map(|name| ObjectRef::new(Kind::ClusterQueue, "", name));
+            let local = stale.local_queues.into_iter();
+            queues.chain(local.map(|key| ObjectRef::new(Kind::LocalQueue, key.namespace, key.name))).collect()
+        };
         let mut writes: Vec<Object> = Vec::new();
-        for object in self.store.all(Kind::ClusterQueue) {
+        for object in references.iter().filter_map(|r| self.store.get(r)) {
             let Object::ClusterQueue(queue) = object else { continue };
             if self.store.is_locked(&object.reference()) {
                 continue;
@@ -81,7 +95,7 @@ impl Controller {
                 writes.push(kueue::ClusterQueue { status, ..(**queue).clone() }.into());
             }
         }
-        for object in self.store.all(Kind::LocalQueue) {
+        for object in references.iter().filter_map(|r| self.store.get(r)) {
             let Object::LocalQueue(queue) = object else { continue };
             if self.store.is_locked(&object.reference()) {
                 continue;
@@ -137,7 +151,9 @@ impl Controller {
                 let mut new = object.clone();
                 let finalizers = &mut new.metadata_mut().finalizers;
                 if deleting {
-                    finalizers.iter_mut().for_each(|list| list.retain(|f| f != keys::RESOURCE_IN_USE));
+                    if let Some(list) = finalizers {
+                        list.retain(|f| f != keys::RESOURCE_IN_USE);
+                    }
                     if finalizers.as_ref().is_some_and(Vec::is_empty) {
                         *finalizers = None;
                     }

@@ -227,6 +227,21 @@ impl World {
         count
     }
 
+    /// The controller dies after so many of its writes, and another takes its place.
+    pub(super) fn crash(&mut self, after: usize) {
+        let effects = self.controller.reconcile(self.now);
+        for write in effects.writes.into_iter().take(after) {
+            // Nobody is left to hear how it went.
+            let _ = self.api.perform(&write);
+            self.writes.push(write);
+        }
+        self.api.changes.clear();
+        self.controller = Controller::new(self.controller.configuration().clone());
+        for object in self.api.objects.values() {
+            self.controller.observe(self.now, Change::Applied(object.clone()));
+        }
+    }
+
     /// Lets the controller work until it is content, and checks that it then stays so.
     #[track_caller]
     pub(super) fn settle(&mut self) {

@@ -198,6 +198,26 @@ fn every_write_may_fail_once() {
     }
 }
 
+#[test]
+fn a_crash_after_any_write_loses_nothing() {
+    for at in 0..8 {
+        for after in 0..4 {
+            let mut world = world(24);
+            let job = world.put(jobset("a", 3, None));
+            for _ in 0..at {
+                world.step();
+            }
+            world.crash(after);
+            world.settle();
+            assert!(world.has(&job, &ConditionType::Admitted), "at {at} after {after}");
+            assert_eq!(world.json(&job)["spec"]["suspend"], false);
+            let template = &world.json(&job)["spec"]["replicatedJobs"][0]["template"]["spec"]["template"];
+            assert_eq!(template["spec"]["nodeSelector"]["pool"], "tpu");
+            assert_eq!(world.controller.workloads().count(), 1);
+        }
+    }
+}
+
 /// Lets time pass until something holds.
 #[track_caller]
 fn run(world: &mut World, done: impl Fn(&World) -> bool) {

@@ -7,4 +7,6 @@ mod batch;
 #[cfg(test)]
 mod capacity;
 #[cfg(test)]
+mod chaos;
+#[cfg(test)]
 mod jobsets;

@@ -350,8 +350,8 @@ struct Fair<'a> {
     /// What is left to offer, by queue.
     left: BTreeMap<usize, Vec<usize>>,
     retry: BTreeMap<usize, Vec<usize>>,
-    /// Victims with the strategy by which they were taken.
-    claims: Vec<(usize, FairSharingStrategy)>,
+    /// Victims that were taken by share.
+    claims: Vec<usize>,
 }
 
 impl Fair<'_> {
@@ -456,7 +456,7 @@ impl Fair<'_> {
                 };
                 if taken {
                     self.plan.push((w, Reason::InCohortFairSharing));
-                    self.claims.push((w, strategy));
+                    self.claims.push(w);
                     if self.done() {
                         return true;
                     }
@@ -477,7 +477,7 @@ impl Fair<'_> {
             let (ours, theirs) = sides(&forest, node(&forest, self.case.incoming.queue), node(&forest, queue));
             if self.share(&forest, ours) < self.share(&forest, theirs) {
                 self.plan.push((w, Reason::InCohortFairSharing));
-                self.claims.push((w, FairSharingStrategy::LessThanInitialShare));
+                self.claims.push(w);
                 if self.done() {
                     return true;
                 }
@@ -486,20 +486,18 @@ impl Fair<'_> {
         false
     }
 
-    /// Whether a victim is one by right, with these victims altogether.
-    fn is_just(&self, gone: &Gone, (w, strategy): (usize, FairSharingStrategy)) -> bool {
-        let after = self.case.forest(gone, true);
-        let queue = self.case.workloads[w].queue;
-        let (ours, theirs) = sides(&after, node(&after, self.case.incoming.queue), node(&after, queue));
-        let new = self.share(&after, ours);
-        match strategy {
-            FairSharingStrategy::LessThanOrEqualToFinalShare => new <= self.share(&after, theirs),
-            FairSharingStrategy::LessThanInitialShare => {
-                let with: Gone = gone.iter().copied().filter(|&v| v != w).collect();
-                let before = self.case.forest(&with, true);
-                new < self.share(&before, theirs)
-            }
-        }
+    /// Whether the preemptor, with these victims altogether, is served before one of them that comes back, as that one would
+    /// stand if all others of the plan stayed away.
+    fn is_first(&self, gone: &Gone, all: &Gone, victim: usize) -> bool {
+        let back: Gone = all.iter().copied().filter(|&v| v != victim).collect();
+        let (without, with) = (self.case.forest(gone, true), self.case.forest(&back, true));
+        let v = &self.case.workloads[victim];
+        let p = &self.case.incoming;
+        let (ours, theirs) = sides(&without, node(&without, p.queue), node(&without, v.queue));
+        let borrows = |forest: &Forest, n, w: &Workload| forest.is_borrowing_on(n, &Case::amounts(&w.usage));
+        let us = (borrows(&without, ours, p), self.share(&without, ours), Reverse(p.priority), p.queued);
+        let them = (borrows(&with, theirs, v), self.share(&with, theirs), Reverse(v.priority), v.queued);
+        us < them
     }
 }
 
@@ -536,10 +534,11 @@ pub(crate) fn fair(
         return BTreeSet::new();
     }
     let all: Gone = search.plan.iter().map(|p| p.0).collect();
-    let right: Vec<_> = search.claims.iter().copied().filter(|&c| guarded && search.is_just(&all, c)).collect();
+    let behind: Vec<usize> =
+        search.claims.iter().copied().filter(|&v| guarded && search.is_first(&all, &all, v)).collect();
     let mut plan = search.plan.clone();
     give_back(&mut plan, |gone| {
-        case.fits(gone, true) && right.iter().all(|&c| !gone.contains(&c.0) || search.is_just(gone, c))
+        case.fits(gone, true) && behind.iter().all(|&v| !gone.contains(&v) || search.is_first(gone, &all, v))
     });
     case.named(&plan)
 }

@@ -33,6 +33,7 @@ impl Forest {
         seeds.retain(|&id| !self.living(id));
         for &id in order.iter().chain(&seeds) {
             self.keep_usage(id, &mut kept);
+            self.nodes[id.index()].generation = self.generation(id);
             let tree = std::mem::replace(&mut self.nodes[id.index()].tree, NOWHERE);
             if tree != NOWHERE {
                 old_trees.push(tree);
@@ -129,7 +130,9 @@ impl Forest {
         let own = order.iter().filter_map(|id| self.nodes[id.index()].config.as_ref());
         let own = own.flat_map(|config| config.limits.keys().copied());
         let extra = extra.filter(|(id, _)| self.nodes[id.index()].tree == index).map(|(_, pair)| pair);
-        let mut tree = Tree { order: order.to_vec(), ..Tree::default() };
+        let is_inner = |id: &NodeId| self.nodes[id.index()].kind == NodeKind::Cohort;
+        let inner = order.iter().copied().filter(is_inner).collect();
+        let mut tree = Tree { order: order.to_vec(), inner, ..Tree::default() };
         tree.set_columns(own.chain(mine.iter().map(|k| k.pair)).chain(extra));
 
         let width = tree.columns.len();
@@ -161,7 +164,7 @@ impl Forest {
         self.trees[index] = tree;
     }
 
-    /// Computes subtree quotas and local quotas from the leaves up and potentials from the root down.
+    /// Computes subtree quotas and local quotas from the leaves up, and potentials.
     fn sum_quotas(&self, tree: &mut Tree, width: usize) {
         for &id in tree.order.iter().rev() {
             let node = &self.nodes[id.index()];
@@ -180,17 +183,18 @@ impl Forest {
                 above.known |= cell.known;
             }
         }
-        let cells = &mut tree.cells;
-        for &id in &tree.order {
+        self.sum_potentials(tree, &(0..width).collect::<Vec<_>>());
+    }
+
+    /// Computes the potentials of some columns from the root down.
+    pub(super) fn sum_potentials(&self, tree: &mut Tree, columns: &[usize]) {
+        for &id in &tree.inner {
             let node = &self.nodes[id.index()];
             let above = node.parent.map(|parent| self.nodes[parent.index()].offset);
-            for column in 0..width {
-                let from_above = above.map(|above| cells[above + column].potential);
-                let cell = &mut cells[node.offset + column];
-                cell.potential = match from_above {
-                    None => cell.subtree,
-                    Some(potential) => cell.local.plus(potential).min(cell.subtree.plus(cell.borrowing)),
-                };
+            for &column in columns {
+                let from_above = above.map(|above| tree.cells[above + column].potential);
+                let cell = &mut tree.cells[node.offset + column];
+                cell.potential = cell.potential_below(from_above);
             }
         }
     }

@@ -192,9 +192,6 @@ impl Forest {
             }
             let borrowed = same.fold(amount, |sum, (_, over)| sum.plus(over));
             let lendable = self.lendable(parent, resource, names);
-            if lendable <= Amount::ZERO {
-                continue;
-            }
             let share = Share { resource: Some(resource), ..Share::of(units(borrowed), units(lendable), none.weight) };
             let is_larger = match share.order_by_ratio(&best) {
                 Ordering::Greater => true,

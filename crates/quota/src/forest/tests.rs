@@ -231,6 +231,12 @@ fn check(forest: &Forest, slow: &Slow) -> Result<(), TestCaseError> {
                 prop_assert_eq!(rest, v.minus(slow.local_available(node, p)).or_zero(), "rest {}", what);
             }
         }
+        let over: Vec<usize> = (0..PAIRS).filter(|&p| slow.usage(node, p) > slow.subtree(node, p)).collect();
+        for subset in [&[][..], &[0], &[1], &[2], &[0, 1], &[0, 1, 2]] {
+            let pairs: Vec<FlavorResourceId> = subset.iter().map(|&p| pair(p)).collect();
+            let within = !subset.iter().any(|p| over.contains(p));
+            prop_assert_eq!(forest.is_within_nominal(id, &pairs), within, "{:?} within {:?}", node, subset);
+        }
         // Shares: pairs 0 and 1 are of resource x, pair 2 of y.
         let borrowed = slow.borrowed(node);
         let share = forest.share(id, &[], &names);
@@ -255,6 +261,8 @@ fn check(forest: &Forest, slow: &Slow) -> Result<(), TestCaseError> {
 #[derive(Clone, Debug)]
 enum Op {
     Set(NodeName, NodeQuota),
+    /// Changes one pair of a queue.
+    Change(&'static str, usize, Limits),
     Remove(NodeName),
     Use(&'static str, usize, i64),
     Release(&'static str, usize, i64),
@@ -271,15 +279,18 @@ fn any_amount() -> impl Strategy<Value = i64> {
     prop_oneof![10 => 0..20_i64, 1 => Just(i64::MAX)]
 }
 
+fn any_limits() -> impl Strategy<Value = Limits> {
+    (any_amount(), proptest::option::of(any_amount()), proptest::option::of(any_amount()))
+        .prop_map(|(nominal, borrowing, lending)| limits(nominal, borrowing, lending))
+}
+
 /// Mostly trees: the higher a Cohort's number the lower it hangs, with a few edges the other way.
 fn any_quota(node: NodeName, cycles: bool) -> impl Strategy<Value = NodeQuota> {
     let number = COHORTS.iter().position(|c| *c == node.1).unwrap_or(COHORTS.len());
     let highest = if cycles { COHORTS.len() } else { number };
     let parent = proptest::option::weighted(0.8, 0..highest.max(1))
         .prop_map(move |i| i.filter(|&i| i < highest).map(|i| COHORTS[i].into()));
-    let limits = (any_amount(), proptest::option::of(any_amount()), proptest::option::of(any_amount()))
-        .prop_map(|(nominal, borrowing, lending)| limits(nominal, borrowing, lending));
-    let limits = proptest::collection::btree_map((0..PAIRS).prop_map(pair), limits, 0..=PAIRS);
+    let limits = proptest::collection::btree_map((0..PAIRS).prop_map(pair), any_limits(), 0..=PAIRS);
     (parent, limits).prop_map(|(parent, limits)| NodeQuota { parent, limits, weight: Weight::default() })
 }
 
@@ -296,6 +307,7 @@ fn any_op() -> impl Strategy<Value = Op> {
     prop_oneof![
         3 => any_set(false),
         1 => any_set(true),
+        3 => (proptest::sample::select(&QUEUES[..]), 0..PAIRS, any_limits()).prop_map(|(q, p, l)| Op::Change(q, p, l)),
         1 => any_node().prop_map(Op::Remove),
         6 => any_usage(),
     ]
@@ -309,6 +321,12 @@ fn apply(op: &Op, forest: &mut Forest, slow: &mut Slow) {
                 NodeKind::Cohort => forest.set_cohort(node.1, quota.clone()),
             };
             slow.config.insert(*node, quota.clone());
+        }
+        Op::Change(queue, p, limits) => {
+            let node = (NodeKind::ClusterQueue, *queue);
+            let Some(config) = slow.config.get_mut(&node) else { return };
+            config.limits.insert(pair(*p), *limits);
+            forest.set_cluster_queue(queue, config.clone());
         }
         Op::Remove(node) => {
             if let Some(id) = id_of(forest, *node) {
@@ -345,7 +363,7 @@ fn history(ops: &[Op]) -> (Forest, Slow) {
 /// Fewer cases than usual: the slow forest is slow.
 fn few_cases() -> ProptestConfig {
     let usual = ProptestConfig::default();
-    ProptestConfig { cases: usual.cases / 4, max_shrink_iters: 2_000, ..usual }
+    ProptestConfig { cases: usual.cases / 8, max_shrink_iters: 2_000, ..usual }
 }
 
 proptest! {
@@ -626,6 +644,52 @@ fn a_rollback_restores_usage_whose_pair_was_dropped_meanwhile() {
 }
 
 #[test]
+fn what_is_kept_is_forgotten_once_no_mark_is_open() {
+    let (mut forest, [a, b, ..]) = example();
+    let p = pair(0);
+    let outer = forest.mark();
+    forest.add_usage(a, p, amount(1));
+    let inner = forest.mark();
+    forest.add_usage(b, p, amount(1));
+    forest.keep(inner);
+    assert_eq!((forest.recording, forest.journal.len()), (1, 3), "b's usage rises to the Cohort");
+    forest.keep(outer);
+    assert_eq!((forest.recording, forest.journal.len()), (0, 0));
+    forest.add_usage(a, p, amount(1));
+    assert!(forest.journal.is_empty());
+    assert_eq!([a, b].map(|n| forest.usage(n, p).value()), [2, 1]);
+}
+
+#[test]
+fn usage_of_a_pair_that_nobody_has_quota_for_is_counted_and_changes_no_generation() {
+    let (mut forest, [a, _, _, mid, root]) = example();
+    let generation = forest.generation(a);
+    forest.add_usage(a, pair(2), amount(3));
+    assert_eq!([a, mid, root].map(|n| forest.usage(n, pair(2)).value()), [3, 3, 3]);
+    assert_eq!(forest.generation(a), generation);
+    assert!(!forest.pairs(a).any(|p| p == pair(2)));
+    assert!(!forest.share(a, &[], &names()).is_borrowing(), "only pairs with quota are borrowed");
+}
+
+#[test]
+fn of_equal_limits_the_uppermost_is_named() {
+    let mut forest = Forest::new();
+    let q = forest.set_cluster_queue("q", quota(Some("c"), &[(0, limits(2, Some(3), None))]));
+    let c = forest.set_cohort("c", quota(None, &[(0, limits(3, None, None))]));
+    let limit = forest.available_limit(q, pair(0));
+    assert_eq!((limit.amount.value(), limit.node), (5, c));
+}
+
+#[test]
+fn a_queue_that_comes_back_is_active() {
+    let (mut forest, [a, _, _, mid, _]) = example();
+    forest.set_active(a, false);
+    forest.remove(a);
+    forest.set_cluster_queue("a", quota(Some("mid"), &[]));
+    assert!(forest.children(mid).any(|n| n == a));
+}
+
+#[test]
 fn a_removed_queue_takes_its_usage_along() {
     let (mut forest, [a, _, _, mid, _]) = example();
     let p = pair(0);
@@ -742,6 +806,63 @@ fn many_queues_are_loaded_by_few_layouts() {
         .map(|c| forest.subtree_quota(c, pair(0)).value())
         .sum();
     assert_eq!(total, 334);
+}
+
+#[test]
+fn queues_that_come_one_by_one_need_few_layouts() {
+    let mut forest = Forest::new();
+    for i in 0..1_000 {
+        let cohort = format!("c{}", i % 7);
+        let lending = (i % 2 == 0).then_some(0);
+        forest.set_cluster_queue(&format!("q{i}"), quota(Some(&cohort), &[(i % PAIRS, limits(1, None, lending))]));
+    }
+    assert_eq!(forest.epoch, 7 * 3, "one for the first queue of each pair in each of seven trees");
+    let total = |forest: &Forest, p| -> i64 {
+        (0..7).map(|i| forest.cohort(&format!("c{i}")).unwrap()).map(|c| forest.subtree_quota(c, pair(p)).value()).sum()
+    };
+    assert_eq!(total(&forest, 0), 167);
+    let q = forest.set_cluster_queue("q0", quota(Some("c0"), &[(0, limits(10, None, None))]));
+    assert_eq!((forest.epoch, total(&forest, 0)), (21, 177));
+    assert_eq!(forest.generation(q), 1 + 142 + 1, "itself, 142 others that joined, and the last change");
+}
+
+#[test]
+fn a_new_lending_limit_moves_usage_between_a_queue_and_its_cohort() {
+    let (mut forest, [a, _, _, mid, root]) = example();
+    let p = pair(0);
+    forest.add_usage(a, p, amount(8));
+    let set = |forest: &mut Forest, lending| {
+        let layouts = forest.epoch;
+        forest.set_cluster_queue("a", quota(Some("mid"), &[(0, limits(10, None, lending))]));
+        assert_eq!(forest.epoch, layouts, "no layout was needed");
+        [a, mid, root].map(|n| forest.usage(n, p).value())
+    };
+    assert_eq!(set(&mut forest, None), [8, 8, 0]);
+    assert_eq!(set(&mut forest, Some(5)), [8, 3, 0]);
+    assert_eq!(set(&mut forest, Some(0)), [8, 0, 0]);
+    forest.set_cohort("mid", quota(Some("root"), &[(0, limits(2, Some(3), None))]));
+    assert_eq!(set(&mut forest, Some(10)), [8, 8, 8]);
+}
+
+#[test]
+fn a_queue_changed_in_a_what_if_is_summed_anew_by_the_rollback() {
+    let (mut forest, [a, _, _, mid, _]) = example();
+    let p = pair(0);
+    let mark = forest.mark();
+    forest.add_usage(a, p, amount(8));
+    forest.set_cluster_queue("a", quota(Some("mid"), &[(0, limits(10, None, None))]));
+    forest.add_usage(a, p, amount(1));
+    assert_eq!(forest.usage(mid, p).value(), 9);
+    forest.rollback(mark);
+    assert_eq!([a, mid].map(|n| forest.usage(n, p).value()), [0, 0]);
+    let used = forest.mark();
+    forest.add_usage(a, p, amount(3));
+    forest.keep(used);
+    let mark = forest.mark();
+    forest.remove_usage(a, p, amount(3));
+    forest.set_cluster_queue("a", quota(Some("mid"), &[(0, limits(10, None, Some(9)))]));
+    forest.rollback(mark);
+    assert_eq!([a, mid].map(|n| forest.usage(n, p).value()), [3, 2], "1 of 10 is kept for itself now");
 }
 
 #[test]

@@ -54,7 +54,12 @@ impl Forest {
 
     /// What the node could use if nothing else were running.
     pub fn potential(&self, id: NodeId, pair: FlavorResourceId) -> Amount {
-        self.cell(id, pair).map_or(Amount::ZERO, |c| c.potential)
+        let Some((tree, column)) = self.place(id, pair) else { return Amount::ZERO };
+        let cell = self.cell_at(tree, column, id);
+        if self.kind(id) == NodeKind::Cohort {
+            return cell.potential;
+        }
+        cell.potential_below(self.parent(id).map(|parent| self.cell_at(tree, column, parent).potential))
     }
 
     /// Whether the node would be above its own quota with `extra` more: a ClusterQueue is held against its nominal quota,

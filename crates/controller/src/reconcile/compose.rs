@@ -1,0 +1,216 @@
+//! Workloads as they are made, changed and let go for their jobs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use slicegate_admission::lifecycle::{self, At, FinishReason};
+use slicegate_api::{Kind, Object, ObjectMeta, ObjectRef, OwnerReference, kueue};
+use slicegate_workload::{Key, Timestamp};
+
+use super::job::JobView;
+use super::matching::max_execution_time;
+use crate::controller::{Controller, Then, event};
+use crate::io::{EventType, Operation, field_manager};
+use crate::jobs::{annotation, as_job, label};
+use crate::priority::{self, PriorityError};
+use crate::store::workload_ref;
+use crate::{keys, names};
+
+impl Controller {
+    /// The priority of the job's Workload; an Event tells of a class that is missing.
+    pub(super) fn priority_of(&mut self, view: &JobView) -> Option<priority::Priority> {
+        match priority::resolve(view.object.metadata(), &view.pod_sets, &self.store) {
+            Ok(priority) => Some(priority),
+            Err(PriorityError::WorkloadPriorityClass(name)) => {
+                let note = format!("WorkloadPriorityClass {name:?} not found");
+                self.out.events.push(event(&view.reference, EventType::Warning, "WorkloadPriorityClassNotFound", note));
+                None
+            }
+            Err(error @ PriorityError::PriorityClass(_)) => {
+                let note = error.to_string();
+                self.out.events.push(event(&view.reference, EventType::Warning, "ErrWorkloadCompose", note));
+                None
+            }
+        }
+    }
+
+    /// The name of the job's Workload.
+    pub(super) fn workload_name(&self, view: &JobView) -> String {
+        let metadata = view.object.metadata();
+        let generation = metadata.generation.unwrap_or_default();
+        let extra = match &view.object {
+            Object::RayJob(job) if view.elastic => {
+                let cluster = job
+                    .status
+                    .ray_cluster_name
+                    .as_deref()
+                    .and_then(|name| self.store.ray_cluster(view.object.namespace(), name));
+                cluster
+                    .and_then(|c| c.metadata.generation)
+                    .map_or_else(|| generation.to_string(), |of_cluster| format!("{generation}_{of_cluster}"))
+            }
+            _ => generation.to_string(),
+        };
+        names::workload(names::Owner {
+            kind: view.object.kind().as_str(),
+            group: as_job(&view.object).map_or("", |j| j.group()),
+            name: view.object.name(),
+            uid: (!self.config.legacy_names).then(|| view.object.uid()),
+            extra: view.elastic.then_some(extra.as_str()),
+            short: self.config.short_workload_names,
+        })
+    }
+
+    /// Makes the Workload of a job, or a slice that replaces another.
+    pub(super) fn create_workload(&mut self, view: &JobView, replaces: Option<&Key>) {
+        let Some(priority) = self.priority_of(view) else { return };
+        let namespace = view.object.namespace().to_owned();
+        let name = self.workload_name(view);
+        let reference = ObjectRef::new(Kind::Workload, namespace.as_str(), name.as_str());
+        if self.store.is_locked(&reference) || self.store.get(&reference).is_some() {
+            return;
+        }
+        let job = view.object.metadata();
+        let uid = view.object.uid();
+        let mut labels = BTreeMap::new();
+        // A label holds at most 63 characters.
+        if uid.len() <= 63 {
+            labels.insert(keys::JOB_UID.to_owned(), uid.to_owned());
+        }
+        for key in &self.config.label_keys_to_copy {
+            if let Some(value) = label(job, key) {
+                labels.insert(key.to_string(), value.to_owned());
+            }
+        }
+        let mut annotations: BTreeMap<String, String> = job
+            .annotations
+            .iter()
+            .flatten()
+            .filter(|(key, _)| key.starts_with(keys::PROVISIONING_PREFIX) || *key == keys::ADMISSION_GATED_BY)
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        if view.elastic {
+            annotations.insert(keys::ELASTIC_JOB.to_owned(), "true".to_owned());
+            let first = replaces.and_then(|old| {
+                let old = self.store.workload(old)?;
+                let own = old.metadata.name.as_deref();
+                annotation(&old.metadata, keys::WORKLOAD_SLICE_NAME).or(own).map(ToOwned::to_owned)
+            });
+            annotations.insert(keys::WORKLOAD_SLICE_NAME.to_owned(), first.unwrap_or_else(|| name.clone()));
+            if let Some(old) = replaces {
+                annotations.insert(keys::WORKLOAD_SLICE_REPLACEMENT_FOR.to_owned(), old.to_string());
+            }
+        }
+        let workload = kueue::Workload {
+            metadata: ObjectMeta {
+                name: Some(name.clone()),
+                namespace: Some(namespace.clone()),
+                labels: Some(labels),
+                annotations: (!annotations.is_empty()).then_some(annotations),
+                finalizers: Some(vec![keys::RESOURCE_IN_USE.to_owned()]),
+                owner_references: Some(vec![controlled_by(&view.object)]),
+                ..ObjectMeta::default()
+            },
+            spec: kueue::WorkloadSpec {
+                pod_sets: view.pod_sets.clone(),
+                queue_name: label(job, keys::QUEUE_NAME).unwrap_or_default().to_owned(),
+                priority_class_ref: priority.class_ref(),
+                priority: Some(priority.value),
+                active: Some(true),
+                maximum_execution_time_seconds: max_execution_time(job),
+                preemption_gates: Vec::new(),
+            },
+            status: kueue::WorkloadStatus::default(),
+        };
+        let note = format!("Created Workload: {namespace}/{name}");
+        let then = Then::event(event(&view.reference, EventType::Normal, "CreatedWorkload", note));
+        self.write(field_manager::JOB, Operation::Create(workload.into()), then);
+    }
+
+    /// Makes a Workload without quota ask for what its job asks for now.
+    pub(super) fn update_workload(&mut self, view: &JobView, key: &Key) {
+        if self.store.is_locked(&workload_ref(key)) {
+            return;
+        }
+        let Some(priority) = self.priority_of(view) else { return };
+        let Some(workload) = self.store.workload(key) else { return };
+        let mut new = (**workload).clone();
+        new.spec.pod_sets.clone_from(&view.pod_sets);
+        label(view.object.metadata(), keys::QUEUE_NAME).unwrap_or_default().clone_into(&mut new.spec.queue_name);
+        new.spec.priority_class_ref = priority.class_ref();
+        new.spec.priority = Some(priority.value);
+        new.spec.maximum_execution_time_seconds = max_execution_time(view.object.metadata());
+        if new == **workload {
+            return;
+        }
+        let note = format!("Updated not matching Workload for suspended job: {key}");
+        let then = Then::event(event(&view.reference, EventType::Normal, "UpdatedWorkload", note));
+        self.write(field_manager::JOB, Operation::Update(new.into()), then);
+    }
+
+    /// Deletes a Workload that does not stand for its job any more, and then lets it go.
+    pub(super) fn delete_workload(&mut self, view: &JobView, key: &Key) {
+        let reference = workload_ref(key);
+        if self.store.is_locked(&reference) {
+            return;
+        }
+        let Some(workload) = self.store.workload(key).cloned() else { return };
+        if workload.metadata.deletion_timestamp.is_some() {
+            self.drop_finalizer(&workload);
+            return;
+        }
+        let note = format!("Deleted not matching Workload: {key}");
+        let then = Then::event(event(&view.reference, EventType::Normal, "DeletedWorkload", note));
+        let uid = workload.metadata.uid.clone().unwrap_or_default().into();
+        self.write(field_manager::JOB, Operation::Delete { object: reference, uid }, then);
+    }
+
+    /// Removes the finalizer of a Workload. Returns whether that takes a write.
+    pub(super) fn drop_finalizer(&mut self, workload: &Arc<kueue::Workload>) -> bool {
+        let has = |f: &String| f == keys::RESOURCE_IN_USE;
+        if !workload.metadata.finalizers.iter().flatten().any(has) {
+            return false;
+        }
+        let mut new = (**workload).clone();
+        if let Some(finalizers) = &mut new.metadata.finalizers {
+            finalizers.retain(|f| !has(f));
+            if finalizers.is_empty() {
+                new.metadata.finalizers = None;
+            }
+        }
+        self.write(field_manager::JOB, Operation::Update(new.into()), Then::default());
+        true
+    }
+
+    /// Finishes a Workload whose job is gone and lets it go.
+    pub(super) fn orphan(&mut self, now: Timestamp, key: &Key) {
+        if self.store.is_locked(&workload_ref(key)) {
+            return;
+        }
+        let (Some(object), Some(known)) = (self.store.workload(key).cloned(), self.fed.workloads.get(key).cloned())
+        else {
+            return;
+        };
+        if known.is_finished() || known.deleting || !self.config.finish_orphaned_workloads {
+            self.drop_finalizer(&object);
+            return;
+        }
+        let at = At { now, generation: known.generation };
+        if let Some(plan) = self.plan(key) {
+            let message = "The workload's owner no longer exists";
+            lifecycle::finish(&mut plan.status, FinishReason::OwnerNotFound, message, at);
+        }
+    }
+}
+
+/// A reference that makes `owner` the controller of another object.
+pub(crate) fn controlled_by(owner: &Object) -> OwnerReference {
+    OwnerReference {
+        api_version: owner.kind().api_version().to_owned(),
+        kind: owner.kind().as_str().to_owned(),
+        name: owner.name().to_owned(),
+        uid: owner.uid().to_owned(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    }
+}

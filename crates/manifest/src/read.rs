@@ -343,7 +343,8 @@ impl Context<'_> {
     fn check(&self, object: &Object, stand_ins: &[String], subject: &Subject<'_>, report: &mut Report) {
         let meta = object.metadata();
         let named = |name: &Option<String>| name.as_deref().is_some_and(|n| !n.is_empty());
-        if !named(&meta.name) && !named(&meta.generate_name) {
+        let wrong = stand_ins.iter().any(|path| path.starts_with("metadata"));
+        if !wrong && !named(&meta.name) && !named(&meta.generate_name) {
             self.missing_field(subject, "metadata.name", "write a name".to_owned(), report);
         }
         for finding in validation::validate(object, &validation::Rules::default()) {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use slicegate_api::scenario::Scenario;
 use slicegate_api::{Kind, Object, ObjectRef};
 use slicegate_controller::{Configuration, Controller, EventRecord, WriteError, WriteOutcome};
 use slicegate_workload::Timestamp;
@@ -75,6 +76,18 @@ pub enum Violation {
         used: String,
         /// What it has.
         allocatable: String,
+    },
+    /// What is counted for a node is not what its pods use.
+    #[error("node {node}: {counted} {resource} are counted, but its pods use {used}")]
+    Miscounted {
+        /// The node.
+        node: Box<str>,
+        /// The resource.
+        resource: Box<str>,
+        /// What is counted.
+        counted: String,
+        /// What its pods use.
+        used: String,
     },
     /// Chips of a node belong to several pods.
     #[error("the chips of node {node} belong to {} pods", pods.len())]
@@ -190,16 +203,11 @@ impl<A: Admission> Simulation<A> {
         let told = self.world.timeline.len();
         let mut wakes_only = true;
         // Documents are applied one by one; what else is due at this moment happens together.
-        loop {
-            let Some((_, event)) = self.world.queue.pop() else { break };
+        while let Some((_, event)) = self.world.queue.pop() {
             match event {
                 Event::Apply(number) => {
                     wakes_only = false;
                     self.apply(number);
-                    if !matches!(self.world.queue.peek(), Some((next, Event::Apply(_))) if next == at && self.is_start(at))
-                    {
-                        break;
-                    }
                 }
                 Event::Wake => {
                     if self.wake == Some(at) {
@@ -272,7 +280,8 @@ impl<A: Admission> Simulation<A> {
     }
 
     fn apply(&mut self, number: usize) {
-        let item = self.applies[number].item.clone();
+        // A document is applied once; nothing keeps it afterwards.
+        let item = std::mem::replace(&mut self.applies[number].item, Item::Scenario(Scenario::default()));
         let object = match item {
             Item::NodePool(pool) => {
                 self.world.add_node_pool(&pool);
@@ -452,6 +461,18 @@ impl World {
                 if !all.contains(&gang.key.to_string()) {
                     all.push(gang.key.to_string());
                 }
+            }
+        }
+        for (resource, counted) in &node.used {
+            let used = used.get(resource).copied().unwrap_or_default();
+            if used != *counted {
+                let (counted, used) = (counted.to_string(), used.to_string());
+                found.push(Violation::Miscounted {
+                    node: node.name.clone(),
+                    resource: resource.clone(),
+                    counted,
+                    used,
+                });
             }
         }
         for (resource, used) in used {

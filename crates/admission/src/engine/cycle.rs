@@ -120,6 +120,7 @@ impl Engine {
         }
         self.waits_for_pods = false;
         self.admitted_in_cycle = 0;
+        self.kept_free.clear();
         let heads = self.heads(now);
         if heads.is_empty() {
             return cycle;

@@ -76,7 +76,7 @@ impl Engine {
                 "Workload has overlapping preemption targets with another workload, but will fit after these preemptions complete"
                     .clone_into(&mut c.message);
                 self.forget_progress(c.id);
-                self.add(c.node, c.usage());
+                self.keep_free(c.node, c.usage());
                 return;
             }
             Mode::Preempt | Mode::Fit => {}
@@ -95,10 +95,20 @@ impl Engine {
         if let Some(slice) = c.slice {
             self.state.claim(slice);
         }
-        self.add(c.node, c.usage());
         if c.mode() == Mode::Preempt {
+            self.keep_free(c.node, c.usage());
             return self.issue(now, c, cycle);
         }
+        if !self.fits_beside_victims(c) {
+            self.keep_free(c.node, c.usage());
+            c.requeue = Requeue::PendingPreemption;
+            c.outcome = Outcome::Deferred;
+            c.reason = "WaitingForPreemptedWorkloads";
+            "Workload will fit after the preemptions for other workloads complete".clone_into(&mut c.message);
+            self.forget_progress(c.id);
+            return;
+        }
+        self.add(c.node, c.usage());
         if c.second_pass.is_none()
             && self.config.wait_for_pods_ready.as_ref().is_some_and(|w| w.block_admission)
             && (self.has_pods_that_are_not_ready() || self.admitted_in_cycle > 0)
@@ -108,9 +118,11 @@ impl Engine {
             c.outcome = Outcome::WaitingForPodsReady;
             c.reason = "WaitingForPodsReady";
             "waiting for all admitted workloads to be in PodsReady condition".clone_into(&mut c.message);
+            self.note_kept_free(c.node, c.usage());
             return;
         }
         if self.config.gates.concurrent_admission && self.migrate(now, c, cycle) {
+            self.note_kept_free(c.node, c.usage());
             return;
         }
         self.admit(now, c);
@@ -183,7 +195,35 @@ impl Engine {
                 (pair, amount)
             })
             .collect();
-        self.add(c.node, &reserved);
+        self.keep_free(c.node, &reserved);
+    }
+
+    /// Keeps quota free for the rest of the cycle.
+    fn keep_free(&mut self, node: NodeId, usage: &[(FlavorResourceId, Amount)]) {
+        self.add(node, usage);
+        self.note_kept_free(node, usage);
+    }
+
+    /// Notes that what was added is only kept free.
+    fn note_kept_free(&mut self, node: NodeId, usage: &[(FlavorResourceId, Amount)]) {
+        self.kept_free.extend(usage.iter().map(|&(pair, amount)| (node, pair, amount)));
+    }
+
+    /// Whether an entry fits beside everything that holds quota, workloads that are to leave included.
+    ///
+    /// Kueue does not ask this: it admits such an entry at once, on quota that victims of this cycle still hold.
+    fn fits_beside_victims(&mut self, c: &Candidate) -> bool {
+        if self.state.claims.is_empty() {
+            return true;
+        }
+        let forest = &mut self.state.forest;
+        let mark = forest.mark();
+        for &(node, pair, amount) in self.kept_free.iter().rev() {
+            forest.remove_usage(node, pair, amount);
+        }
+        let fits = c.usage().iter().all(|&(pair, amount)| forest.available(c.node, pair) >= amount);
+        forest.rollback(mark);
+        fits
     }
 
     pub(super) fn forget_progress(&mut self, id: WorkloadId) {

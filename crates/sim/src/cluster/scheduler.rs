@@ -1,14 +1,22 @@
 //! The pod scheduler: which node a pod runs on.
 
+use std::ops::Bound;
+
 use slicegate_api::{Object, ObjectRef};
 use slicegate_quota::Quantity;
 use slicegate_workload::first_untolerated;
 
-use super::{ClassId, Gang, NodeId, NodeState, Nodes};
+use super::{ClassId, Gang, NodeId, NodeState, Nodes, Place};
 use crate::store::api_time;
 use crate::world::{Event, World};
 
 impl Nodes {
+    /// The waiting pod of a class that comes after another.
+    fn next_waiting(&self, class: ClassId, after: Option<&Place>) -> Option<Place> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.waiting.get(&class)?.range((from, Bound::Unbounded)).next().cloned()
+    }
+
     /// A node that a pod of the class, part of the gang, fits on now.
     fn find_node(&self, class: ClassId, gang: Option<&Gang>) -> Option<NodeId> {
         let class = &self.classes[class.0];
@@ -74,14 +82,19 @@ impl World {
         let mut any = false;
         for class in classes {
             self.nodes.refresh(class);
-            let places: Vec<ObjectRef> =
-                self.nodes.waiting.get(&class).into_iter().flatten().map(|place| place.pod.clone()).collect();
             let mut homeless_failed = false;
-            for pod in places {
+            let mut last: Option<Place> = None;
+            while let Some(place) = self.nodes.next_waiting(class, last.as_ref()) {
+                let pod = place.pod.clone();
+                last = Some(place);
                 let Some(pending) = self.nodes.pending.get(&pod) else { continue };
                 let seeking = pending.gang.as_ref().filter(|gang| gang.seeks);
                 let homeless = seeking.is_none_or(|gang| self.nodes.home(gang).is_none());
                 if homeless && homeless_failed {
+                    // Where one found nothing, no other of the class does; parts of a gang that has a home may.
+                    if seeking.is_none_or(|gang| gang.nodes == 1) {
+                        break;
+                    }
                     continue;
                 }
                 if let Some(node) = self.nodes.find_node(class, pending.gang.as_ref()) {
@@ -90,9 +103,6 @@ impl World {
                 } else {
                     self.nodes.grow = true;
                     homeless_failed |= homeless;
-                    if seeking.is_none() {
-                        break;
-                    }
                 }
             }
         }

@@ -378,3 +378,113 @@ fn dependencies_met(group: &ReplicatedJob, jobset: &JobSet, children: &Children)
         })
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input::Settings;
+    use serde_json::json;
+
+    fn world(replicated: &Value, restarts: i32) -> (World, ObjectRef) {
+        let mut world = World::new(Settings::default(), true);
+        let object = Kind::JobSet
+            .read(json!({"metadata": {"name": "a"}, "spec": {
+                "failurePolicy": {"maxRestarts": restarts}, "replicatedJobs": replicated}}))
+            .unwrap();
+        let object = crate::defaults::complete(object);
+        let key = world.store.create(object).unwrap().reference();
+        settle(&mut world);
+        (world, key)
+    }
+
+    fn settle(world: &mut World) {
+        loop {
+            for change in world.store.take_changes() {
+                world.dispatch(&change);
+            }
+            if !world.work() {
+                break;
+            }
+        }
+    }
+
+    fn group(name: &str, replicas: i32, more: &Value) -> Value {
+        let mut group = json!({"name": name, "replicas": replicas, "template": {"spec": {"parallelism": 1, "completions": 1,
+            "template": {"spec": {"containers": [{"name": "c"}]}}}}});
+        group.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
+        group
+    }
+
+    fn end_job(world: &mut World, name: &str, kind: &str) {
+        let key = ObjectRef::new(Kind::Job, "default", name);
+        let Some(Object::Job(job)) = world.store.get(&key) else { panic!("no {name}") };
+        let mut job = job.clone();
+        let condition = serde_json::from_value(json!({"type": kind, "status": "True"})).unwrap();
+        Arc::make_mut(&mut job).status.get_or_insert_default().conditions = Some(vec![condition]);
+        world.store.put(Object::Job(job));
+        settle(world);
+    }
+
+    fn jobset(world: &World, key: &ObjectRef) -> Arc<JobSet> {
+        let Some(Object::JobSet(jobset)) = world.store.get(key) else { panic!() };
+        jobset.clone()
+    }
+
+    fn job_names(world: &World) -> Vec<String> {
+        world.store.of_kind(Kind::Job).map(|(key, _)| key.name.to_string()).collect()
+    }
+
+    #[test]
+    fn a_failed_job_starts_the_jobset_again_until_it_may_not() {
+        let (mut world, key) = world(&json!([group("w", 2, &json!({}))]), 1);
+        let first = world.store.get(&ObjectRef::new(Kind::Job, "default", "a-w-0")).unwrap().uid().to_owned();
+        end_job(&mut world, "a-w-1", "Failed");
+        let status = jobset(&world, &key).status.clone();
+        assert_eq!((status.restarts, status.restarts_count_towards_max), (Some(1), Some(1)));
+        assert_eq!(job_names(&world), ["a-w-0", "a-w-1"]);
+        let again = world.store.get(&ObjectRef::new(Kind::Job, "default", "a-w-0")).unwrap();
+        assert_ne!(again.uid(), first, "every Job is made anew");
+        assert_eq!(label(again.metadata(), ATTEMPT), Some("1"));
+        end_job(&mut world, "a-w-0", "Failed");
+        let status = jobset(&world, &key).status.clone();
+        assert_eq!(status.terminal_state.as_deref(), Some("Failed"));
+        let failed = status.conditions.iter().find(|c| c.type_ == "Failed").unwrap();
+        assert_eq!(failed.reason, "ReachedMaxRestarts");
+        assert!(failed.message.ends_with("(first failed job: a-w-0)"));
+    }
+
+    #[test]
+    fn a_dependent_waits() {
+        let depends = json!({"dependsOn": [{"name": "driver", "status": "Complete"}]});
+        let (mut world, _) = world(&json!([group("driver", 1, &json!({})), group("worker", 2, &depends)]), 0);
+        assert_eq!(job_names(&world), ["a-driver-0"]);
+        end_job(&mut world, "a-driver-0", "Complete");
+        assert_eq!(job_names(&world), ["a-driver-0", "a-worker-0", "a-worker-1"]);
+    }
+
+    #[test]
+    fn success_can_depend_on_some_jobs_only() {
+        let (mut world, key) = world(&json!([group("driver", 1, &json!({})), group("worker", 2, &json!({}))]), 0);
+        let mut object = jobset(&world, &key);
+        let policy = json!({"operator": "All", "targetReplicatedJobs": ["driver"]});
+        Arc::make_mut(&mut object).spec.other.insert("successPolicy".to_owned(), policy);
+        world.store.put(Object::JobSet(object));
+        settle(&mut world);
+        end_job(&mut world, "a-driver-0", "Complete");
+        assert_eq!(jobset(&world, &key).status.terminal_state.as_deref(), Some("Completed"));
+        assert_eq!(job_names(&world), ["a-driver-0"], "the workers are stopped");
+    }
+
+    #[test]
+    fn jobs_are_labelled_by_their_place() {
+        let (world, _) = world(&json!([group("driver", 1, &json!({})), group("worker", 2, &json!({}))]), 0);
+        let job = world.store.get(&ObjectRef::new(Kind::Job, "default", "a-worker-1")).unwrap();
+        let of = |key: &str| label(job.metadata(), &format!("{PREFIX}{key}")).unwrap().to_owned();
+        assert_eq!(of("global-replicas"), "3");
+        assert_eq!(of("job-global-index"), "2");
+        assert_eq!(of("job-index"), "1");
+        assert_eq!(of("replicatedjob-replicas"), "2");
+        assert_eq!(of("group-name"), "default");
+        assert_eq!(of("job-key"), names::job_key("default", "a-worker-1"));
+    }
+}

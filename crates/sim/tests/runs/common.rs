@@ -19,10 +19,10 @@ pub(crate) struct Fifo {
     pub(crate) evict: Option<(i64, ObjectRef)>,
     /// Pods are to consume this ProvisioningRequest class: one is made for each job.
     pub(crate) provision: bool,
-    objects: BTreeMap<ObjectRef, Object>,
-    queue: Vec<ObjectRef>,
-    admitted: BTreeSet<ObjectRef>,
-    writes: u64,
+    pub(crate) objects: BTreeMap<ObjectRef, Object>,
+    pub(crate) queue: Vec<ObjectRef>,
+    pub(crate) admitted: BTreeSet<ObjectRef>,
+    pub(crate) writes: u64,
     pub(crate) failed_writes: Vec<String>,
 }
 

@@ -539,3 +539,34 @@ fn a_workload_seen_next_after_its_eviction_gives_its_quota_back() {
     cluster.put(workload);
     assert_eq!(reserving(&cluster), 0);
 }
+
+#[test]
+fn quota_of_a_cluster_queue_that_is_gone_is_neither_counted_nor_queued_for() {
+    let start = |written| {
+        let mut cluster = Cluster::new(Config::new());
+        cluster.queue(queue("q", None, 4, PreemptionPolicy::default()));
+        cluster.queue(queue("other", None, 4, PreemptionPolicy::default()));
+        cluster.submit("w", "q", 4, 0);
+        cluster.engine.cycle(cluster.now);
+        // The ClusterQueue goes before the engine hears of its write, and the LocalQueue leads elsewhere.
+        cluster.engine.remove_cluster_queue(cluster.now, "q");
+        let key = Key::new(NAMESPACE, "w");
+        cluster.engine.admission_written(cluster.now, &key, written);
+        let spec = LocalQueueSpec {
+            key: Key::new(NAMESPACE, "q"),
+            cluster_queue: "other".into(),
+            ..LocalQueueSpec::default()
+        };
+        cluster.engine.set_local_queue(cluster.now, spec);
+        cluster.check("after the LocalQueue");
+        cluster
+    };
+    let mut cluster = start(Written::Ok);
+    assert_eq!(cluster.engine.pending("other").len(), 0);
+    cluster.engine.set_cluster_queue(cluster.now, queue("q", None, 4, PreemptionPolicy::default()));
+    cluster.check("after the ClusterQueue came back");
+    assert_eq!(cluster.engine.cluster_queue("q").unwrap().reserving, 1);
+
+    let cluster = start(Written::Failed);
+    assert_eq!(cluster.engine.pending("other").len(), 1);
+}

@@ -9,9 +9,10 @@ use slicegate_admission::lifecycle::{At, FinishReason, finish, release, sync_pen
 use slicegate_admission::{Config, Engine, Outcome, Written};
 use slicegate_api::{Object, convert};
 use slicegate_quota::Amount;
-use slicegate_workload::{ConditionType, Key, LocalQueueSpec, Stage, Status, Timestamp, Workload, WorkloadStatus};
+use slicegate_workload::{Key, LocalQueueSpec, Stage, Timestamp, Workload, WorkloadStatus};
 
-use crate::scenario::{self, Create, Expect, Flavors, NAMESPACE, Preemption, Step};
+use crate::expect;
+use crate::scenario::{self, Create, Expect, NAMESPACE, Preemption, START, Step};
 
 /// More cycles than this before things settle are a fault.
 const MOST_CYCLES: usize = 60;
@@ -52,20 +53,13 @@ pub(super) fn play(objects: &str, steps: &[Step]) -> Result<Vec<String>> {
     let once = || -> Result<Vec<String>> {
         let mut lab = Lab::new(&objects)?;
         for (number, step) in steps.iter().enumerate() {
-            let place = |why| format!("step {} ({}): {why}", number + 1, name_of(step));
-            lab.step(step).and_then(|()| lab.check()).map_err(place)?;
+            lab.step(step).and_then(|()| lab.check()).map_err(|why| step.failed(number, &why))?;
         }
         Ok(lab.trace)
     };
     let first = once()?;
     let second = once()?;
     if first == second { Ok(first) } else { Err(format!("not the same twice:\n{first:#?}\n{second:#?}")) }
-}
-
-fn name_of(step: &Step) -> String {
-    let mut text = format!("{step:?}");
-    text.truncate(100);
-    text
 }
 
 fn key(name: &str) -> Key {
@@ -76,7 +70,7 @@ impl Lab {
     fn new(objects: &[Object]) -> Result<Self> {
         let mut lab = Self {
             engine: Engine::new(Config::new()),
-            now: Timestamp::from_seconds(1_767_225_600),
+            now: Timestamp::from_seconds(START),
             store: BTreeMap::new(),
             cluster_queues: BTreeSet::new(),
             cohorts: BTreeSet::new(),
@@ -135,6 +129,7 @@ impl Lab {
             Step::Finish(names) => names.iter().try_for_each(|name| self.finish(&key(name))),
             Step::Apply(value) => self.apply(&scenario::object(value)?),
             Step::Expect(expect) => self.expect(expect),
+            Step::At(_) | Step::Edit(_) => Err("the engine alone does not do that".into()),
         }
     }
 
@@ -304,32 +299,8 @@ impl Lab {
     }
 
     fn expect(&mut self, expect: &Expect) -> Result {
-        let mut wrong = Vec::new();
-        let mut named = BTreeSet::new();
-        for (name, flavors) in &expect.admitted {
-            named.insert(key(name));
-            wrong.extend(self.differs_admitted(name, flavors));
-        }
-        for (name, class) in &expect.pending {
-            named.insert(key(name));
-            wrong.extend(self.differs_pending(name, class));
-        }
-        for name in &expect.evicting {
-            named.insert(key(name));
-            if !self.evicting.contains(&key(name)) {
-                wrong.push(format!("{name} was not told to stop"));
-            }
-        }
-        if !expect.partial {
-            let rest = self.store.iter().filter(|(k, w)| !w.is_finished() && !named.contains(*k));
-            wrong.extend(rest.map(|(k, _)| format!("{k} is not mentioned")));
-        }
-        if self.preemptions != expect.preemptions {
-            wrong.push(format!("preemptions are {:#?}", self.preemptions));
-        }
-        if self.preemption_count != expect.preemption_count {
-            wrong.push(format!("there were {} preemptions", self.preemption_count));
-        }
+        let mut wrong = expect::workloads(expect, &|name| self.store.get(&key(name)), self.store.values(), START);
+        wrong.extend(expect::preemptions(expect, &self.preemptions, self.preemption_count));
         for (name, part) in &expect.why {
             let why = self.engine.why(self.now, &key(name)).map(|e| e.to_string()).unwrap_or_default();
             if !why.contains(part.as_str()) {
@@ -339,38 +310,11 @@ impl Lab {
         if expect.cycles_at_most.is_some_and(|most| self.cycles > most) {
             wrong.push(format!("it took {} cycles", self.cycles));
         }
+        if !expect.fields.is_empty() || !expect.as_written.is_empty() {
+            wrong.push("the engine knows no objects".into());
+        }
         self.preemptions.clear();
         self.cycles = 0;
         if wrong.is_empty() { Ok(()) } else { Err(format!("{}\n{:#?}", wrong.join("\n"), self.trace)) }
-    }
-
-    fn differs_admitted(&self, name: &str, flavors: &Flavors) -> Option<String> {
-        let Some(workload) = self.store.get(&key(name)) else { return Some(format!("there is no {name}")) };
-        let runs = workload.is_admitted() && !workload.is_evicted() && !workload.is_finished();
-        let Some(admission) = workload.status.admission.as_ref().filter(|_| runs) else {
-            return Some(format!("{name} does not run: {:?}", workload.status.conditions));
-        };
-        let assigned: Vec<BTreeMap<String, String>> = admission
-            .pod_set_assignments
-            .iter()
-            .map(|a| a.flavors.iter().map(|(r, f)| (r.to_string(), f.to_string())).collect())
-            .collect();
-        let right = assigned.iter().all(|of_pod_set| match flavors {
-            Flavors::One(flavor) => !of_pod_set.is_empty() && of_pod_set.values().all(|f| f == flavor),
-            Flavors::Each(each) => of_pod_set == each,
-        });
-        (!right || assigned.is_empty()).then(|| format!("{name} runs on {assigned:?}"))
-    }
-
-    fn differs_pending(&self, name: &str, class: &str) -> Option<String> {
-        let Some(workload) = self.store.get(&key(name)) else { return Some(format!("there is no {name}")) };
-        if workload.stage() != Stage::Pending {
-            return Some(format!("{name} does not wait: {:?}", workload.status.conditions));
-        }
-        let condition = workload.status.conditions.get(&ConditionType::QuotaReserved);
-        let reason = condition.filter(|c| c.status == Status::False).map(|c| &*c.reason);
-        // Nothing is written to a workload that was not looked at yet.
-        let reason = reason.unwrap_or("PendingEvaluation");
-        (reason != class).then(|| format!("{name} waits because of {reason}: {condition:?}"))
     }
 }

@@ -4,6 +4,10 @@
 //! afterwards.
 
 #[cfg(test)]
+mod cluster;
+#[cfg(test)]
+mod expect;
+#[cfg(test)]
 mod lab;
 #[cfg(test)]
 mod scenario;
@@ -14,17 +18,20 @@ mod yaml;
 mod tests {
     use std::collections::BTreeSet;
 
-    use crate::lab;
-    use crate::scenario::{Scenario, folder, objects};
+    use crate::scenario::{Player, Scenario, folder, objects};
+    use crate::{cluster, lab};
 
     #[track_caller]
     fn run(name: &str) {
         let scenario = Scenario::read(name).unwrap_or_else(|why| panic!("{name}: {why}"));
-        let steps = &scenario.script.steps;
-        lab::play(&scenario.objects, steps).unwrap_or_else(|why| panic!("{name}: {why}"));
+        let play = |objects: &str| match scenario.script.on {
+            Player::Engine => lab::play(objects, &scenario.script.steps).map(drop),
+            Player::Controller => cluster::play(&scenario, objects),
+        };
+        play(&scenario.objects).unwrap_or_else(|why| panic!("{name}: {why}"));
         for variant in scenario.script.variants.keys() {
-            let objects = scenario.variant(variant).unwrap_or_else(|why| panic!("{name}, {variant}: {why}"));
-            lab::play(&objects, steps).unwrap_or_else(|why| panic!("{name}, {variant}: {why}"));
+            let objects = scenario.variant(variant).and_then(|objects| play(&objects));
+            objects.unwrap_or_else(|why| panic!("{name}, {variant}: {why}"));
         }
     }
 
@@ -50,9 +57,14 @@ mod tests {
         ten_thousand_blocked_jobs_hide_nobody: "V03c",
         the_search_goes_on_to_the_flavor_with_a_victim: "V04",
         flavors_in_order_with_taints_and_selectors: "V05",
+        reasons_that_are_not_about_quota: "V06a",
+        what_no_queue_covers_may_be_passed_over: "V06b",
+        a_jobset_counts_as_the_sum_of_its_jobs: "V07",
         the_newest_is_spared_if_it_does_not_help: "V08a",
         freed_quota_is_for_who_freed_it: "V08b",
         a_resource_not_asked_for_forbids_nothing: "V08c",
+        capacity_that_does_not_come_twice: "V10",
+        pods_that_never_become_ready: "V11",
         flavors_from_nearby_go_first: "V12a",
         the_first_flavor_that_borrows_will_do: "V12b",
     }

@@ -13,6 +13,8 @@ use slicegate_manifest::{Body, Options, Source, load};
 
 use crate::yaml;
 
+/// When everything starts: 2026-01-01T00:00:00Z.
+pub(super) const START: i64 = 1_767_225_600;
 /// The namespace in which everything happens.
 pub(super) const NAMESPACE: &str = "lab";
 
@@ -29,11 +31,49 @@ pub(super) struct Scenario {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Script {
+    /// Where it is played.
+    #[serde(default)]
+    pub(super) on: Player,
+    /// How the controller is configured.
+    #[serde(default)]
+    pub(super) config: Config,
     /// Variants of the objects, by name: texts and what takes their place.
     #[serde(default)]
     pub(super) variants: BTreeMap<String, BTreeMap<String, String>>,
     /// What happens.
     pub(super) steps: Vec<Step>,
+}
+
+/// Where a scenario is played.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Player {
+    /// On the engine alone.
+    #[default]
+    Engine,
+    /// On a controller with an API server.
+    Controller,
+}
+
+/// What differs from the default configuration.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Config {
+    /// What happens to workloads whose pods do not become ready.
+    pub(super) wait_for_pods_ready: Option<PodsReady>,
+    /// Whether resources that a queue does not cover are passed over.
+    #[serde(default)]
+    pub(super) ignore_undeclared_resources: bool,
+}
+
+/// What happens to workloads whose pods do not become ready, in seconds.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct PodsReady {
+    pub(super) timeout: i64,
+    pub(super) backoff_limit_count: i32,
+    pub(super) backoff_base_seconds: i32,
+    pub(super) backoff_max_seconds: i32,
 }
 
 /// Something that happens, or that must hold.
@@ -52,10 +92,38 @@ pub(super) enum Step {
     CompleteEviction(String),
     /// Workloads end.
     Finish(Vec<String>),
-    /// An object takes the place of the one of its kind and name.
+    /// An object is made.
     Apply(Value),
+    /// The clock goes on to so many seconds after the start.
+    At(i64),
+    /// A field of an object changes.
+    Edit(Edit),
     /// What must hold.
     Expect(Expect),
+}
+
+/// A change of one field.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Edit {
+    /// Kind and name, or kind, namespace and name; that of a job's Workload is that of the job.
+    pub(super) of: String,
+    /// A JSON pointer; a `-` at its end appends to a list.
+    pub(super) at: String,
+    /// The new value; `NOW` in it stands for the time.
+    pub(super) value: Value,
+}
+
+/// What a field must hold.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Field {
+    /// As in [`Edit`].
+    pub(super) of: String,
+    /// A JSON pointer.
+    pub(super) at: String,
+    /// The value; null where there is none.
+    pub(super) is: Value,
 }
 
 /// A workload.
@@ -67,15 +135,23 @@ pub(super) struct Create {
     pub(super) queue: String,
     #[serde(default)]
     pub(super) priority: i64,
-    /// How many pods there are, if there is one pod set.
+    pub(super) namespace: Option<String>,
+    pub(super) active: Option<bool>,
+    /// How many pods there are.
     pub(super) count: Option<i64>,
     /// What each pod asks for.
     #[serde(default)]
     pub(super) requests: BTreeMap<String, Value>,
+    /// What each may use at most.
+    #[serde(default)]
+    pub(super) limits: BTreeMap<String, Value>,
     #[serde(default)]
     pub(super) node_selector: BTreeMap<String, String>,
     #[serde(default)]
     pub(super) tolerations: Vec<Value>,
+    /// Further pod sets of the same pods: names and counts.
+    #[serde(default)]
+    pub(super) more: BTreeMap<String, i64>,
     /// Make so many, with a number behind the name.
     pub(super) copies: Option<usize>,
 }
@@ -90,6 +166,27 @@ pub(super) struct Expect {
     /// Who waits, and the reason that the condition `QuotaReserved` gives.
     #[serde(default)]
     pub(super) pending: BTreeMap<String, String>,
+    /// Who holds quota and waits for admission checks.
+    #[serde(default)]
+    pub(super) quota_reserved: BTreeMap<String, Flavors>,
+    /// Why those were evicted that were, the last time.
+    #[serde(default)]
+    pub(super) evicted: BTreeMap<String, String>,
+    /// Who is not active.
+    #[serde(default)]
+    pub(super) deactivated: Vec<String>,
+    /// How often those were put back that were, and until when they wait, in seconds after the start.
+    #[serde(default)]
+    pub(super) requeue: BTreeMap<String, Option<Requeue>>,
+    /// Parts of the message of the condition `QuotaReserved`.
+    #[serde(default)]
+    pub(super) message: BTreeMap<String, String>,
+    /// Fields of objects.
+    #[serde(default)]
+    pub(super) fields: Vec<Field>,
+    /// Objects whose spec is as it was written.
+    #[serde(default)]
+    pub(super) as_written: Vec<String>,
     /// Who was told to stop and has not yet.
     #[serde(default)]
     pub(super) evicting: Vec<String>,
@@ -114,6 +211,14 @@ pub(super) struct Expect {
 pub(super) enum Flavors {
     One(String),
     Each(BTreeMap<String, String>),
+}
+
+/// A back-off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Requeue {
+    pub(super) count: Option<i32>,
+    pub(super) at: i64,
 }
 
 /// A preemption.
@@ -176,31 +281,44 @@ pub(super) fn object(value: &Value) -> Result<Object, String> {
     all.pop().filter(|_| all.is_empty()).ok_or_else(|| format!("not one object: {value}"))
 }
 
+impl Step {
+    /// The words for a step that failed.
+    pub(super) fn failed(&self, number: usize, why: &str) -> String {
+        let text: String = format!("{self:?}").chars().take(100).collect();
+        format!("step {} ({text}): {why}", number + 1)
+    }
+}
+
 impl Create {
     /// The Workload as it stands in the API.
     pub(super) fn object(&self) -> Result<Object, String> {
-        let requests: BTreeMap<&String, String> = self
-            .requests
-            .iter()
-            .map(|(resource, amount)| (resource, amount.as_str().map_or_else(|| amount.to_string(), str::to_owned)))
-            .collect();
+        let amounts = |list: &BTreeMap<String, Value>| -> BTreeMap<String, String> {
+            let text = |v: &Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
+            list.iter().map(|(resource, amount)| (resource.clone(), text(amount))).collect()
+        };
+        let mut resources = json!({"requests": amounts(&self.requests)});
+        if !self.limits.is_empty() {
+            resources["limits"] = json!(amounts(&self.limits));
+        }
+        let pod_set = |name: &str, count: i64| {
+            json!({"name": name, "count": count, "template": {"spec": {
+                "restartPolicy": "Never",
+                "containers": [{"name": "main", "image": "image", "resources": resources}],
+                "nodeSelector": self.node_selector,
+                "tolerations": self.tolerations,
+            }}})
+        };
+        let mut pod_sets = vec![pod_set("main", self.count.unwrap_or(1))];
+        pod_sets.extend(self.more.iter().map(|(name, count)| pod_set(name, *count)));
         object(&json!({
             "apiVersion": "kueue.x-k8s.io/v1beta2",
             "kind": "Workload",
-            "metadata": {"name": self.name, "namespace": NAMESPACE},
+            "metadata": {"name": self.name, "namespace": self.namespace.as_deref().unwrap_or(NAMESPACE)},
             "spec": {
                 "queueName": format!("lq-{}", self.queue),
                 "priority": self.priority,
-                "podSets": [{
-                    "name": "main",
-                    "count": self.count.unwrap_or(1),
-                    "template": {"spec": {
-                        "restartPolicy": "Never",
-                        "containers": [{"name": "main", "image": "image", "resources": {"requests": requests}}],
-                        "nodeSelector": self.node_selector,
-                        "tolerations": self.tolerations,
-                    }},
-                }],
+                "active": self.active.unwrap_or(true),
+                "podSets": pod_sets,
             },
         }))
     }

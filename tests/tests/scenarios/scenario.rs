@@ -240,6 +240,15 @@ impl Scenario {
         Ok(Self { objects: objects.to_owned(), script })
     }
 
+    /// Whether there are steps that a controller does not leave to others, or more of something than it should have to bear.
+    pub(super) fn needs_the_engine_alone(&self) -> bool {
+        self.script.steps.iter().any(|step| match step {
+            Step::Cycle | Step::HoldEvictions | Step::CompleteEviction(_) => true,
+            Step::Create(create) => create.copies.is_some(),
+            _ => false,
+        })
+    }
+
     /// The objects of a variant.
     pub(super) fn variant(&self, name: &str) -> Result<String, String> {
         let replacements = self.script.variants.get(name).ok_or_else(|| format!("no variant {name}"))?;

@@ -403,10 +403,11 @@ mod reconciles {
 
     use serde_json::{Value, json};
     use slicegate_admission::{Gates, WaitForPodsReady};
-    use slicegate_api::{Kind, Object, ObjectRef, convert};
+    use slicegate_api::{Kind, Object, ObjectRef, convert, kueue};
     use slicegate_workload::{Key, LabelSelector, Operator, Requirement, Timestamp};
 
     use super::{check, gates, object, pruned};
+    use crate::checks::entries;
     use crate::config::Configuration;
     use crate::controller::Controller;
     use crate::io::{EventRecord, Operation, WriteOutcome};
@@ -771,6 +772,28 @@ mod reconciles {
             }
             last
         });
+        check("checks/provisioning-is-needed", |case| {
+            // An assignment that is missing is an error there; here the count of the spec holds.
+            if case["expect"].get("error").is_some() {
+                return Ok(());
+            }
+            let workload: kueue::Workload = serde_json::from_value(case["workload"].clone()).unwrap();
+            let config: kueue::ProvisioningRequestConfig =
+                serde_json::from_value(case["provisioningRequestConfig"].clone()).unwrap();
+            super::same(&(!entries(&workload, &config.spec).is_empty()).into(), &case["expect"]["needed"])
+        });
+        check("checks/provisioning-merge-podsets", |case| {
+            let workload: kueue::Workload = serde_json::from_value(case["workload"].clone()).unwrap();
+            let config = kueue::ProvisioningRequestConfigSpec {
+                pod_set_merge_policy: case["podSetMergePolicy"].as_str().map(str::to_owned),
+                ..kueue::ProvisioningRequestConfigSpec::default()
+            };
+            let got: Vec<Value> = entries(&workload, &config)
+                .iter()
+                .map(|e| json!({"name": workload.spec.pod_sets[e.first].name, "count": e.count}))
+                .collect();
+            super::same(&got.into(), &case["expect"]["podSets"])
+        });
         check("checks/provisioning-check-active", |case| {
             let stage = Stage::new(case);
             let check = stage.objects.values().find_map(|o| match o {
@@ -785,6 +808,45 @@ mod reconciles {
                 o.remove("lastTransitionTime");
             }
             super::same(&got, &case["expect"]["condition"])
+        });
+    }
+
+    #[test]
+    fn of_priority_classes() {
+        check("jobs/priority-class-reconcile", |case| {
+            let mut stage = Stage::new(case);
+            let keys: Vec<Key> = stage.controller.fed.workloads.keys().cloned().collect();
+            for key in &keys {
+                stage.controller.reconcile_workload(stage.now, key);
+            }
+            stage.perform();
+            let got: serde_json::Map<String, Value> =
+                stage.controller.fed.workloads.values().map(|w| (w.key.to_string(), w.spec.priority.into())).collect();
+            super::same(&got.into(), &case["expect"]["priorities"])
+        });
+    }
+
+    #[test]
+    fn of_owners() {
+        check("jobs/find-ancestor", |case| {
+            let all = || case["objects"].as_array().into_iter().flatten().chain(std::iter::once(&case["object"]));
+            let known = |o: &Value| crate::jobs::KINDS.iter().any(|k| Some(k.as_str()) == o["kind"].as_str());
+            let owners = || all().flat_map(|o| o["metadata"]["ownerReferences"].as_array().into_iter().flatten());
+            // Others are about kinds of job that are not managed here.
+            if !all().all(known) || !owners().all(known) {
+                return Ok(());
+            }
+            let stage = Stage::new(case);
+            let without = case["config"]["manageJobsWithoutQueueName"] == true;
+            let got = crate::owner::managed_ancestor(&stage.controller.store, &object(&case["object"]), without);
+            match (got, case["expect"].get("error")) {
+                (Ok(got), None) => {
+                    let name = got.map_or(Value::Null, |r| r.name.to_string().into());
+                    super::same(&name, &case["expect"]["ancestor"]["metadata"]["name"])
+                }
+                (Err(e), Some(want)) if e.to_string().lines().next() == want.as_str().unwrap().lines().next() => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
         });
     }
 }

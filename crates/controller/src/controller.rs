@@ -249,7 +249,9 @@ impl Controller {
                 match now_is {
                     Some(object) => self.apply(now, &object),
                     None => {
-                        if let Applied::Changed(Some(old)) = self.store.forget(&reference) {
+                        // It is remembered as gone, so that a late report does not bring it back.
+                        if let Some(old) = self.store.get(&reference).cloned() {
+                            self.store.remove(&old);
                             self.mark(&old, None);
                         }
                     }
@@ -370,6 +372,10 @@ impl Controller {
                 }
             }
             Kind::WorkloadPriorityClass | Kind::PriorityClass | Kind::ResourceFlavor => {
+                if object.kind() == Kind::WorkloadPriorityClass {
+                    let class = format!("kueue.x-k8s.io/WorkloadPriorityClass/{}", object.name());
+                    self.mark_workloads(|w| *w.spec.priority_class == *class);
+                }
                 for kind in jobs::KINDS {
                     let all: Vec<ObjectRef> = self.store.all(kind).map(Object::reference).collect();
                     self.dirty.extend(all);

@@ -55,7 +55,7 @@ impl Controller {
             Outcome::Evicted => format!("{name} is evicted: a node that it lost cannot be replaced"),
             Outcome::Migrating => format!("{name} waits until a less favourable variant of it is gone"),
             Outcome::Dropped => return,
-            _ => self.waits(&name, entry),
+            _ => waits(&name, entry),
         };
         let details = details(&entry.explanation);
         let told =
@@ -104,44 +104,6 @@ impl Controller {
         }
     }
 
-    fn waits(&self, name: &str, entry: &Entry) -> String {
-        let explanation = &entry.explanation;
-        let reason = match &explanation.cause {
-            Cause::Admitted => "is admitted".to_owned(),
-            Cause::Queued { .. } => "waits in its queue".to_owned(),
-            Cause::Preempting { victims } => format!("waits for {victims} preempted workload(s) to leave"),
-            Cause::Deferred => "fits once the workloads that others preempt are gone".to_owned(),
-            Cause::WaitingForQuota | Cause::Overtaken => short_of(explanation)
-                .map_or_else(|| "waits for quota".to_owned(), |what| format!("waits for quota: {what}")),
-            Cause::ExceedsMaxQuota => short_of(explanation).or_else(|| written(entry)).map_or_else(
-                || "asks for more than there is quota for".to_owned(),
-                |what| format!("asks for more than there is quota for: {what}"),
-            ),
-            Cause::NoMatchingFlavor => mismatch(explanation).or_else(|| written(entry)).map_or_else(
-                || "has no flavor that takes its pods".to_owned(),
-                |why| format!("has no flavor that takes its pods: {why}"),
-            ),
-            Cause::TopologyPlacementFailed => "has quota, but its pods find no place together".to_owned(),
-            Cause::Gated => "would have to preempt, which a gate forbids".to_owned(),
-            Cause::WaitingForPodsReady => "waits until the pods of others are ready".to_owned(),
-            Cause::QueueInactive { name, why } => format!("waits: {name} {why}"),
-            Cause::Invalid { why } => format!("cannot be admitted: {why}"),
-            Cause::NotAdmissible => "is kept out of its queue".to_owned(),
-            Cause::FailedChecks => "has failed admission checks".to_owned(),
-            Cause::Backoff => "waits for the end of its back-off".to_owned(),
-            Cause::Deactivated => "is deactivated".to_owned(),
-        };
-        let mut text = format!("{name} {reason}");
-        let change = match explanation.verdict {
-            Verdict::Admitted | Verdict::Wait => "",
-            Verdict::Change => "; it must be changed by its owner",
-            Verdict::AskAdmin => "; an admin must change queues, quota or flavors",
-            Verdict::Never => "; it can never start as it is",
-        };
-        text.push_str(change);
-        text
-    }
-
     /// Tells that a workload is evicted for its own sake.
     pub(crate) fn note_evicted(&mut self, workload: &Workload, step: &EvictionStep) {
         let text = format!("{} is evicted: {}", self.called(&workload.key), step.message);
@@ -171,6 +133,45 @@ impl Controller {
         let text = format!("{}: admission check {check} is {state}{tail}", self.called(workload));
         self.tell(workload, text, Vec::new());
     }
+}
+
+/// What a workload waits for, and who could change that.
+fn waits(name: &str, entry: &Entry) -> String {
+    let explanation = &entry.explanation;
+    let reason = match &explanation.cause {
+        Cause::Admitted => "is admitted".to_owned(),
+        Cause::Queued { .. } => "waits in its queue".to_owned(),
+        Cause::Preempting { victims } => format!("waits for {victims} preempted workload(s) to leave"),
+        Cause::Deferred => "fits once the workloads that others preempt are gone".to_owned(),
+        Cause::WaitingForQuota | Cause::Overtaken => short_of(explanation)
+            .map_or_else(|| "waits for quota".to_owned(), |what| format!("waits for quota: {what}")),
+        Cause::ExceedsMaxQuota => short_of(explanation).or_else(|| written(entry)).map_or_else(
+            || "asks for more than there is quota for".to_owned(),
+            |what| format!("asks for more than there is quota for: {what}"),
+        ),
+        Cause::NoMatchingFlavor => mismatch(explanation).or_else(|| written(entry)).map_or_else(
+            || "has no flavor that takes its pods".to_owned(),
+            |why| format!("has no flavor that takes its pods: {why}"),
+        ),
+        Cause::TopologyPlacementFailed => "has quota, but its pods find no place together".to_owned(),
+        Cause::Gated => "would have to preempt, which a gate forbids".to_owned(),
+        Cause::WaitingForPodsReady => "waits until the pods of others are ready".to_owned(),
+        Cause::QueueInactive { name, why } => format!("waits: {name} {why}"),
+        Cause::Invalid { why } => format!("cannot be admitted: {why}"),
+        Cause::NotAdmissible => "is kept out of its queue".to_owned(),
+        Cause::FailedChecks => "has failed admission checks".to_owned(),
+        Cause::Backoff => "waits for the end of its back-off".to_owned(),
+        Cause::Deactivated => "is deactivated".to_owned(),
+    };
+    let mut text = format!("{name} {reason}");
+    let change = match explanation.verdict {
+        Verdict::Admitted | Verdict::Wait => "",
+        Verdict::Change => "; it must be changed by its owner",
+        Verdict::AskAdmin => "; an admin must change queues, quota or flavors",
+        Verdict::Never => "; it can never start as it is",
+    };
+    text.push_str(change);
+    text
 }
 
 fn short(job: &ObjectRef) -> String {

@@ -39,6 +39,14 @@ pub struct Assigner {
     chosen: Vec<FlavorChoice>,
     reasons: Vec<Reason>,
     attempts: Vec<Attempt>,
+    spare: Spare,
+}
+
+/// Parts of assignments that are not needed any more, emptied, to be used again.
+#[derive(Debug, Default)]
+struct Spare {
+    assignments: Vec<Assignment>,
+    pod_sets: Vec<PodSetResult>,
 }
 
 impl Assigner {
@@ -60,13 +68,13 @@ impl Assigner {
         placer: &mut dyn Placer,
     ) -> Assignment {
         let context = Context::new(cluster_queue, workload, self.features, &*placer);
-        let mut assignment = Assignment {
+        let mut assignment = self.spare.assignments.pop().unwrap_or_else(|| Assignment {
             pod_sets: Vec::with_capacity(workload.pod_sets.len()),
             mode: Mode::NoFit,
             borrowing: 0,
             usage: Vec::new(),
             no_fit: None,
-        };
+        });
         let mut complete = true;
         for first in 0..workload.pod_sets.len() {
             if !self.gather(workload, first) {
@@ -90,6 +98,22 @@ impl Assigner {
             assignment.no_fit = no_fit_reason(cluster_queue, &assignment.pod_sets);
         }
         assignment
+    }
+
+    /// Takes back an assignment that is not needed any more, so that later ones use its memory.
+    pub fn recycle(&mut self, mut assignment: Assignment) {
+        for mut result in assignment.pod_sets.drain(..) {
+            result.requests.clear();
+            result.flavors.clear();
+            result.reasons.clear();
+            result.attempts.clear();
+            self.spare.pod_sets.push(result);
+        }
+        assignment.mode = Mode::NoFit;
+        assignment.borrowing = 0;
+        assignment.usage.clear();
+        assignment.no_fit = None;
+        self.spare.assignments.push(assignment);
     }
 
     /// Collects the pod sets of a group at its first member; `false` at the others.
@@ -124,7 +148,8 @@ impl Assigner {
         for &member in &self.members {
             let Some(pod_set) = context.workload.pod_sets.get(member) else { continue };
             let wanted = counts.and_then(|c| c.get(member)).copied();
-            let result = prepare(context, order, member, pod_set, wanted);
+            let spare = self.spare.pod_sets.pop();
+            let result = prepare(context, order, member, pod_set, wanted, spare);
             for &(resource, quantity) in &result.requests {
                 match self.sum.iter_mut().find(|(r, _)| *r == resource) {
                     Some((_, sum)) => *sum = sum.saturating_add(quantity),
@@ -145,8 +170,13 @@ impl Assigner {
         let error = self.choose(context, oracle, placer, assignment).err();
         for result in assignment.pod_sets.iter_mut().skip(begin) {
             self.hand_out(context, placer, result);
-            result.reasons.clone_from(&self.reasons);
-            result.attempts.clone_from(&self.attempts);
+            if self.members.len() == 1 {
+                std::mem::swap(&mut result.reasons, &mut self.reasons);
+                std::mem::swap(&mut result.attempts, &mut self.attempts);
+            } else {
+                result.reasons.clone_from(&self.reasons);
+                result.attempts.clone_from(&self.attempts);
+            }
             result.error.clone_from(&error);
         }
         add_usage(context, assignment, begin);
@@ -216,14 +246,17 @@ fn prepare(
     member: usize,
     pod_set: &PodSetRequest<'_>,
     wanted: Option<i32>,
+    spare: Option<PodSetResult>,
 ) -> PodSetResult {
+    let mut result = spare.unwrap_or_else(PodSetResult::empty);
     let seed = pod_set.seed.as_ref().filter(|_| context.features.topology);
     let fixed = pod_set.seed.as_ref().is_some_and(|s| s.topology.is_some());
     let count = wanted.filter(|_| !fixed).unwrap_or(pod_set.count);
-    let mut requests: Requests = Vec::with_capacity(pod_set.requests.len().saturating_add(1));
+    let requests = &mut result.requests;
+    requests.reserve_exact(pod_set.requests.len().saturating_add(1));
     requests.extend(pod_set.requests.iter().map(|&(r, q)| (r, scaled(q, pod_set.count, count))));
     if let Some(pods) = context.cluster_queue.pods {
-        set(order, &mut requests, pods, i64::from(count));
+        set(order, requests, pods, i64::from(count));
     }
     let seeded = |s: &crate::SeedFlavor| FlavorChoice {
         resource: s.resource,
@@ -233,17 +266,13 @@ fn prepare(
         borrow: 0,
         tried: Some(0),
     };
-    PodSetResult {
-        pod_set: member,
-        count,
-        requests,
-        flavors: seed.map(|s| s.flavors.iter().map(seeded).collect()).unwrap_or_default(),
-        reasons: Vec::new(),
-        error: None,
-        attempts: Vec::new(),
-        topology: seed.and_then(|s| s.topology.cloned()),
-        delayed: seed.and_then(|s| s.delayed),
-    }
+    result.pod_set = member;
+    result.count = count;
+    result.flavors.extend(seed.iter().flat_map(|s| s.flavors).map(seeded));
+    result.error = None;
+    result.topology = seed.and_then(|s| s.topology.cloned());
+    result.delayed = seed.and_then(|s| s.delayed);
+    result
 }
 
 fn set(order: &ResourceOrder, requests: &mut Requests, resource: ResourceId, quantity: i64) {

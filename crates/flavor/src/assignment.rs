@@ -246,6 +246,21 @@ pub struct Assignment {
 }
 
 impl PodSetResult {
+    /// Nothing given to the first pod set.
+    pub(crate) fn empty() -> Self {
+        Self {
+            pod_set: 0,
+            count: 0,
+            requests: Vec::new(),
+            flavors: Vec::new(),
+            reasons: Vec::new(),
+            error: None,
+            attempts: Vec::new(),
+            topology: None,
+            delayed: None,
+        }
+    }
+
     /// How the pod set can be had.
     ///
     /// `[quirk]` Without reasons it fits, whatever its flavors say short of not fitting: a flavor can be taken as fitting as a
@@ -277,6 +292,11 @@ impl Assignment {
     /// The last flavors tried, for the next cycle to go on from.
     pub fn last_tried(&self) -> LastTriedFlavors {
         self.pod_sets.iter().map(|p| p.flavors.iter().map(|f| (f.resource, f.tried)).collect()).collect()
+    }
+
+    /// Whether some flavor was left to be tried.
+    pub fn has_pending(&self) -> bool {
+        self.pod_sets.iter().flat_map(|p| &p.flavors).any(|f| f.tried.is_some())
     }
 
     /// The pairs that can only be had by preemption, each once, ascending.

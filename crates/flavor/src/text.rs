@@ -1,6 +1,8 @@
 //! The words in which assignments are told.
 
-use slicegate_quota::{Amount, FlavorId, Names, ResourceId, request_quantity};
+use std::fmt::Write as _;
+
+use slicegate_quota::{Amount, AmountText, FlavorId, Names, ResourceId, request_quantity};
 
 use crate::{
     Assignment, Attempt, FlavorTable, Impossible, InvalidRequirement, Mode, PodSetResult, Possibility, Reason,
@@ -19,48 +21,59 @@ pub struct Catalogue<'a> {
 impl Catalogue<'_> {
     /// Why a flavor was not taken, or not as it is.
     pub fn reason(&self, reason: &Reason) -> String {
-        match reason {
+        let mut text = String::new();
+        self.write_reason(&mut text, reason);
+        text
+    }
+
+    fn write_reason(&self, out: &mut String, reason: &Reason) {
+        // Writing to a String cannot fail.
+        let _ = match reason {
             Reason::Undeclared { resource } => {
-                format!("resource {} unavailable in ClusterQueue", self.resource(*resource))
+                write!(out, "resource {} unavailable in ClusterQueue", self.resource(*resource))
             }
-            Reason::FlavorNotFound { flavor } => format!("flavor {} not found", self.flavor(*flavor)),
+            Reason::FlavorNotFound { flavor } => write!(out, "flavor {} not found", self.flavor(*flavor)),
             Reason::NoTopology { flavor } => {
-                format!("Flavor {:?} does not support TopologyAwareScheduling", self.flavor(*flavor))
+                write!(out, "Flavor {:?} does not support TopologyAwareScheduling", self.flavor(*flavor))
             }
             Reason::TopologyUnknown { flavor } => {
-                format!("Flavor {:?} information missing in TAS cache", self.flavor(*flavor))
+                write!(out, "Flavor {:?} information missing in TAS cache", self.flavor(*flavor))
             }
             Reason::NoSuchLevel { flavor } => {
-                format!("Flavor {:?} does not contain the requested level", self.flavor(*flavor))
+                write!(out, "Flavor {:?} does not contain the requested level", self.flavor(*flavor))
             }
             Reason::TopologyOnly { flavor } => {
-                format!("Flavor {:?} supports only TopologyAwareScheduling", self.flavor(*flavor))
+                write!(out, "Flavor {:?} supports only TopologyAwareScheduling", self.flavor(*flavor))
             }
             Reason::UntoleratedTaint { flavor, taint } => {
                 let taint = self.flavors.get(*flavor).zip(usize::try_from(*taint).ok());
                 let text = taint
                     .and_then(|(f, at)| f.node_taints.get(at))
                     .map_or_else(String::new, |t| format!("{{{} {} {} <nil>}}", t.key, t.value, t.effect.as_str()));
-                format!("untolerated taint {text} in flavor {}", self.flavor(*flavor))
+                write!(out, "untolerated taint {text} in flavor {}", self.flavor(*flavor))
             }
             Reason::AffinityMismatch { flavor } => {
-                format!("flavor {} doesn't match node affinity", self.flavor(*flavor))
+                write!(out, "flavor {} doesn't match node affinity", self.flavor(*flavor))
             }
-            Reason::NotNominated { flavor, resource } => format!(
+            Reason::NotNominated { flavor, resource } => write!(
+                out,
                 "skipping flavor {} as it is not found in the nomination mapping for resource {}",
                 self.flavor(*flavor),
                 self.resource(*resource)
             ),
-            Reason::NotAllowed { flavor } => format!(
+            Reason::NotAllowed { flavor } => write!(
+                out,
                 "skipping flavor {} due to WorkloadAllowedResourceFlavorAnnotation annotation",
                 self.flavor(*flavor)
             ),
-            Reason::SliceUsesAnother { flavor, replaced } => format!(
+            Reason::SliceUsesAnother { flavor, replaced } => write!(
+                out,
                 "could not assign {} flavor since the original workload is assigned: {}",
                 self.flavor(*flavor),
                 replaced.map_or("", |f| self.flavor(f))
             ),
-            Reason::ExceedsPotential { flavor, resource, previous, request, potential } => format!(
+            Reason::ExceedsPotential { flavor, resource, previous, request, potential } => write!(
+                out,
                 "insufficient quota for {} in flavor {}, previously considered podsets requests ({}) + current podset \
                  request ({}) > maximum capacity ({})",
                 self.resource(*resource),
@@ -70,14 +83,15 @@ impl Catalogue<'_> {
                 request_quantity(self.resource(*resource), request.value()),
                 self.amount(*resource, *potential)
             ),
-            Reason::Insufficient { flavor, resource, needed, available, .. } => format!(
+            Reason::Insufficient { flavor, resource, needed, available, .. } => write!(
+                out,
                 "insufficient unused quota for {} in flavor {}, {} more needed",
                 self.resource(*resource),
                 self.flavor(*flavor),
                 self.amount(*resource, needed.minus(*available))
             ),
-            Reason::Placement { message } => message.to_string(),
-        }
+            Reason::Placement { message } => out.write_str(message),
+        };
     }
 
     /// Why a pod set cannot be assigned at all.
@@ -112,24 +126,35 @@ impl Catalogue<'_> {
     /// Why the workload does not fit, or does so only by preemption. Empty if it fits. `pod_set` names pod sets by their
     /// position in the spec.
     pub fn message<'n>(&self, assignment: &Assignment, pod_set: impl Fn(usize) -> &'n str) -> String {
-        let mut parts = Vec::new();
+        let mut text = String::new();
         for result in &assignment.pod_sets {
             let name = pod_set(result.pod_set);
             if let Some(error) = &result.error {
                 return format!("failed to assign flavors to pod set {name}: {}", self.impossible(error));
             }
-            if !result.reasons.is_empty() {
+            if result.reasons.is_empty() {
+                continue;
+            }
+            text.reserve(160);
+            text.push_str(if text.is_empty() { "" } else { "; " });
+            let _ = write!(text, "couldn't assign flavors to pod set {name}: ");
+            if let [only] = result.reasons.as_slice() {
+                self.write_reason(&mut text, only);
+            } else {
                 let mut reasons: Vec<String> = result.reasons.iter().map(|r| self.reason(r)).collect();
                 reasons.sort_unstable();
-                parts.push(format!("couldn't assign flavors to pod set {name}: {}", reasons.join(", ")));
+                text.push_str(&reasons.join(", "));
             }
         }
-        parts.join("; ")
+        text
     }
 
     /// The flavors that were looked at, for events: `pod set: flavor(mode;...), ... | pod set: ...`. Flavors that simply fit are
     /// left out, and so are pod sets of which nothing remains.
     pub fn attempts<'n>(&self, assignment: &Assignment, pod_set: impl Fn(usize) -> &'n str) -> String {
+        if assignment.pod_sets.iter().flat_map(|p| &p.attempts).all(simply_fits) {
+            return String::new();
+        }
         let parts: Vec<String> = assignment
             .pod_sets
             .iter()
@@ -142,8 +167,7 @@ impl Catalogue<'_> {
     }
 
     fn attempts_of(&self, result: &PodSetResult) -> Vec<String> {
-        let mut attempts: Vec<&Attempt> =
-            result.attempts.iter().filter(|a| a.mode != Mode::Fit || a.borrow > 0).collect();
+        let mut attempts: Vec<&Attempt> = result.attempts.iter().filter(|a| !simply_fits(a)).collect();
         attempts.sort_by(|a, b| self.flavor(a.flavor).cmp(self.flavor(b.flavor)));
         attempts
             .iter()
@@ -175,9 +199,14 @@ impl Catalogue<'_> {
         self.names.resource_name(id)
     }
 
-    fn amount(&self, resource: ResourceId, amount: Amount) -> String {
-        amount.display(self.resource(resource)).to_string()
+    fn amount(&self, resource: ResourceId, amount: Amount) -> AmountText<'_> {
+        amount.display(self.resource(resource))
     }
+}
+
+/// Whether a flavor was found to fit without borrowing: nothing to tell.
+fn simply_fits(attempt: &Attempt) -> bool {
+    attempt.mode == Mode::Fit && attempt.borrow == 0
 }
 
 #[cfg(test)]

@@ -31,6 +31,11 @@ impl Planner {
         &self.targets
     }
 
+    /// What [`Planner::targets`] found last, also if [`Planner::simulate`] asked it.
+    pub fn last(&self) -> &[Target] {
+        &self.targets
+    }
+
     /// What preemption could do for one pair alone: what [`Planner::targets`] finds for `amount` of it, without places.
     pub fn simulate<W: World + ?Sized>(
         &mut self,

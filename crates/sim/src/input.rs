@@ -13,6 +13,7 @@ use crate::duration::{ParseDurationError, parse_duration};
 
 /// A document.
 #[derive(Clone, PartialEq, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there are few, and they are matched on everywhere")]
 pub enum Item {
     /// An object of the API.
     Object(Object),
@@ -318,7 +319,7 @@ fn by_rule(items: impl Iterator<Item = Item>) -> Vec<Apply> {
         let first = match &item {
             Item::Object(object) => {
                 let known = !seen.insert(object.reference());
-                !is_job(object) && !(known && at > 0)
+                !(is_job(object) || known && at > 0)
             }
             Item::NodePool(_) | Item::Scenario(_) => true,
         };
@@ -381,7 +382,7 @@ mod tests {
         Item::Object(kind.read(json!({"metadata": {"name": name}})).unwrap())
     }
 
-    fn scenario(spec: Value) -> Item {
+    fn scenario(spec: &Value) -> Item {
         Item::Scenario(serde_json::from_value(json!({"metadata": {"name": "s"}, "spec": spec})).unwrap())
     }
 
@@ -415,14 +416,14 @@ mod tests {
         let items = vec![
             object(Kind::JobSet, "a"),
             object(Kind::JobSet, "b"),
-            scenario(json!({"events": [{"at": "1m", "apply": {"object": "JobSet/default/a"}}]})),
+            scenario(&json!({"events": [{"at": "1m", "apply": {"object": "JobSet/default/a"}}]})),
         ];
         assert_eq!(times(items), list(&[(1, "b"), (60, "a")]));
     }
 
     #[test]
     fn bad_values_are_told_with_their_places() {
-        let items = vec![scenario(json!({
+        let items = vec![scenario(&json!({
             "start": "yesterday", "runTime": "long", "dws": {"givesUpAfter": "7 days"}, "runTimes": {"a": "x"},
             "events": [{"at": "soon"}, {"at": "1s"}, {"at": "1s", "apply": {"object": "JobSet/none"}},
                        {"at": "1s", "apply": {"file": "f.yaml"}}]
@@ -435,7 +436,7 @@ mod tests {
 
     #[test]
     fn settings_are_read() {
-        let items = vec![scenario(json!({
+        let items = vec![scenario(&json!({
             "start": "2026-02-01T00:00:00Z", "until": "1d", "runTimes": {"JobSet/a": "90s"}, "nodeProvisioning": "3m"
         }))];
         let plan = Plan::new(Input { items, ..Input::default() }, &NoFiles).unwrap();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use slicegate_api::scenario::Scenario;
 use slicegate_api::{Kind, Object, ObjectRef};
 use slicegate_controller::{Configuration, Controller, EventRecord, WriteError, WriteOutcome};
 use slicegate_workload::Timestamp;
@@ -202,16 +203,11 @@ impl<A: Admission> Simulation<A> {
         let told = self.world.timeline.len();
         let mut wakes_only = true;
         // Documents are applied one by one; what else is due at this moment happens together.
-        loop {
-            let Some((_, event)) = self.world.queue.pop() else { break };
+        while let Some((_, event)) = self.world.queue.pop() {
             match event {
                 Event::Apply(number) => {
                     wakes_only = false;
                     self.apply(number);
-                    if !matches!(self.world.queue.peek(), Some((next, Event::Apply(_))) if next == at && self.is_start(at))
-                    {
-                        break;
-                    }
                 }
                 Event::Wake => {
                     if self.wake == Some(at) {
@@ -284,7 +280,8 @@ impl<A: Admission> Simulation<A> {
     }
 
     fn apply(&mut self, number: usize) {
-        let item = self.applies[number].item.clone();
+        // A document is applied once; nothing keeps it afterwards.
+        let item = std::mem::replace(&mut self.applies[number].item, Item::Scenario(Scenario::default()));
         let object = match item {
             Item::NodePool(pool) => {
                 self.world.add_node_pool(&pool);
@@ -470,7 +467,12 @@ impl World {
             let used = used.get(resource).copied().unwrap_or_default();
             if used != *counted {
                 let (counted, used) = (counted.to_string(), used.to_string());
-                found.push(Violation::Miscounted { node: node.name.clone(), resource: resource.clone(), counted, used });
+                found.push(Violation::Miscounted {
+                    node: node.name.clone(),
+                    resource: resource.clone(),
+                    counted,
+                    used,
+                });
             }
         }
         for (resource, used) in used {

@@ -31,6 +31,8 @@ struct Oracle<'a> {
     planner: &'a mut Planner,
     config: &'a slicegate_preemption::Config,
     preemptor: Preemptor,
+    /// What victims were last looked for.
+    searched: &'a mut Option<(FlavorResourceId, Amount)>,
 }
 
 impl PreemptionOracle for Oracle<'_> {
@@ -39,6 +41,7 @@ impl PreemptionOracle for Oracle<'_> {
     }
 
     fn simulate(&mut self, pair: FlavorResourceId, amount: Amount) -> Simulated {
+        *self.searched = Some((pair, amount));
         let answer = self.planner.simulate(self.state, self.config, &self.preemptor, pair, amount);
         let possibility = match answer.possibility {
             slicegate_preemption::Possibility::NoCandidates => Possibility::NoCandidates,
@@ -143,14 +146,16 @@ impl Engine {
             view,
             request: &request,
             preemptor,
+            searched: None,
         };
         let (assignment, targets) = search.run(gates.partial_admission);
         let dropped = assignment.mode != Mode::Fit && targets.is_empty();
         if let Some(record) = self.state.records.get_mut(id) {
-            let flavors = assignment.last_tried();
-            // Where no flavor is left to be tried, the next scan starts over, as it does without memory.
-            let last = LastTried { flavors, generation, cycle, hash };
-            record.last = last.has_pending().then(|| Box::new(last));
+            // With every flavor tried, the next scan starts over as it does without a memory.
+            record.last = assignment.has_pending().then(|| {
+                let flavors = assignment.last_tried();
+                Box::new(LastTried { flavors, generation, cycle, hash })
+            });
         }
         // [quirk] A slice is only given up in favour of its successor if that fits or has victims.
         Some(Assigned { assignment, targets, slice: slice.filter(|_| !dropped) })
@@ -237,6 +242,7 @@ struct Search<'a, 'b> {
     view: &'a slicegate_flavor::ClusterQueueView,
     request: &'a WorkloadRequest<'b>,
     preemptor: Preemptor,
+    searched: Option<(FlavorResourceId, Amount)>,
 }
 
 impl Search<'_, '_> {
@@ -258,15 +264,20 @@ impl Search<'_, '_> {
             let found = search_counts(&counts, |counts| {
                 let reduced = self.assign(Some(counts));
                 match reduced.mode {
-                    Mode::Fit => Some((reduced, Vec::new())),
+                    Mode::Fit => return Some((reduced, Vec::new())),
                     Mode::Preempt => {
                         let targets = self.targets(&reduced);
-                        (!targets.is_empty()).then_some((reduced, targets))
+                        if !targets.is_empty() {
+                            return Some((reduced, targets));
+                        }
                     }
-                    Mode::NoFit | Mode::DeferredFit => None,
+                    Mode::NoFit | Mode::DeferredFit => {}
                 }
+                self.assigner.recycle(reduced);
+                None
             });
             if let Some(found) = found {
+                self.assigner.recycle(full);
                 return found;
             }
         }
@@ -274,14 +285,27 @@ impl Search<'_, '_> {
     }
 
     fn assign(&mut self, counts: Option<&[i32]>) -> Assignment {
-        let mut oracle =
-            Oracle { state: self.state, planner: self.planner, config: self.config, preemptor: self.preemptor };
+        let mut oracle = Oracle {
+            state: self.state,
+            planner: self.planner,
+            config: self.config,
+            preemptor: self.preemptor,
+            searched: &mut self.searched,
+        };
         self.assigner.assign(self.order, self.view, self.request, counts, &mut oracle, &mut NoTopology)
     }
 
     fn targets(&mut self, assignment: &Assignment) -> Vec<Target> {
         let needed = assignment.needed(self.request);
         let preempting = assignment.preempting();
+        if let ([one], [pair]) = (needed.as_slice(), preempting.as_slice())
+            && one.0 == *pair
+            && self.searched == Some(*one)
+        {
+            // The assigner asked the same question last.
+            return self.planner.last().to_vec();
+        }
+        self.searched = None;
         let request = Request { preemptor: self.preemptor, needed: &needed, preempting: &preempting, placed: false };
         self.planner.targets(self.state, self.config, &request).to_vec()
     }

@@ -20,6 +20,27 @@ impl Engine {
         self.check_members()
     }
 
+    /// Where more is used than quota and limits allow, by ClusterQueue, flavor and resource. An admission never adds to it; a
+    /// cut of quota may.
+    pub fn overcommitted(&self) -> Vec<(Box<str>, Box<str>, Box<str>)> {
+        let forest = &self.state.forest;
+        let mut all = Vec::new();
+        for node in forest.nodes().filter(|&n| forest.kind(n) == NodeKind::ClusterQueue && !forest.is_cyclic(n)) {
+            for pair in forest.pairs(node) {
+                if forest.available_limit(node, pair).amount < Amount::ZERO {
+                    let (flavor, resource) = self.state.names.flavor_resource(pair);
+                    let names = &self.state.names;
+                    all.push((
+                        forest.name(node).into(),
+                        names.flavor_name(flavor).into(),
+                        names.resource_name(resource).into(),
+                    ));
+                }
+            }
+        }
+        all
+    }
+
     fn check_holders(&self) -> Result<(), Violation> {
         for (id, record) in self.state.records.iter() {
             let Some(holding) = &record.holding else { continue };

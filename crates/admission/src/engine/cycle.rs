@@ -56,8 +56,6 @@ pub(super) struct Candidate {
     pub(super) targets: Vec<Target>,
     /// The slice that it replaces, while that holds quota in the same ClusterQueue.
     pub(super) slice: Option<WorkloadRef>,
-    /// The quota it needs beyond what it holds.
-    pub(super) usage: Vec<(FlavorResourceId, Amount)>,
     pub(super) step: Step,
     pub(super) requeue: Requeue,
     pub(super) reason: &'static str,
@@ -86,7 +84,6 @@ impl Candidate {
             assignment: None,
             targets: Vec::new(),
             slice: None,
-            usage: Vec::new(),
             step: Step::NotNominated,
             requeue: Requeue::Generic,
             reason: "PendingEvaluation",
@@ -103,6 +100,14 @@ impl Candidate {
     pub(super) fn borrowing(&self) -> u32 {
         self.assignment.as_ref().map_or(0, |a| a.borrowing)
     }
+
+    /// The quota it needs beyond what it holds.
+    pub(super) fn usage(&self) -> &[(FlavorResourceId, Amount)] {
+        match &self.assignment {
+            Some(assignment) if self.second_pass.is_none() => &assignment.usage,
+            _ => &[],
+        }
+    }
 }
 
 impl Engine {
@@ -115,12 +120,14 @@ impl Engine {
         }
         self.waits_for_pods = false;
         self.admitted_in_cycle = 0;
+        self.kept_free.clear();
         let heads = self.heads(now);
         if heads.is_empty() {
             return cycle;
         }
         self.cycles = self.cycles.saturating_add(1);
         cycle.number = self.cycles;
+        cycle.entries.reserve_exact(heads.len());
         let mut candidates = heads;
         for candidate in &mut candidates {
             self.nominate(candidate);
@@ -155,6 +162,9 @@ impl Engine {
         decided.extend((0..candidates.len()).filter(|&i| !is_decided[i]));
         for i in decided {
             self.conclude(now, &mut candidates[i], &mut cycle);
+            if let Some(assignment) = candidates[i].assignment.take() {
+                self.tools.assigner.recycle(assignment);
+            }
         }
         cycle
     }
@@ -174,12 +184,14 @@ impl Engine {
     }
 
     fn heads(&mut self, now: Timestamp) -> Vec<Candidate> {
-        let mut heads = Vec::new();
-        for (id, iteration) in self.take_second_pass(now) {
+        let second_pass = self.take_second_pass(now);
+        let nodes: Vec<NodeId> =
+            self.active_nodes().filter(|&n| self.pending_queue(n).is_some_and(|q| q.active_len() > 0)).collect();
+        let mut heads = Vec::with_capacity(nodes.len().saturating_add(second_pass.len()));
+        for (id, iteration) in second_pass {
             let node = self.state.records.get(id).and_then(|r| r.holding.as_ref()).map(|h| h.node);
             heads.extend(node.map(|node| Candidate::new(id, node, Some(iteration))));
         }
-        let nodes: Vec<NodeId> = self.active_nodes().collect();
         for node in nodes {
             let popped = self.with_queue(node, |queue, places, order| {
                 let id = queue.pop(places, order);
@@ -216,12 +228,13 @@ impl Engine {
             let message = "The workload has failed admission checks".to_owned();
             return refuse(Inadmissible::FailedChecks, "PendingEvaluation", message);
         }
-        let name: Box<str> = self.state.forest.name(c.node).into();
         let Some(queue) = self.state.queue(c.node) else {
+            let name: Box<str> = self.state.forest.name(c.node).into();
             let message = format!("ClusterQueue {name} not found");
             return refuse(Inadmissible::ClusterQueueMissing { cluster_queue: name }, "Misconfigured", message);
         };
         if !queue.is_active() || self.state.forest.is_cyclic(c.node) {
+            let name: Box<str> = self.state.forest.name(c.node).into();
             let message = format!("ClusterQueue {name} is inactive");
             return refuse(Inadmissible::ClusterQueueInactive { cluster_queue: name }, "Suspended", message);
         }
@@ -254,9 +267,10 @@ impl Engine {
             c.step = Step::Dropped;
             return;
         };
-        c.usage = if c.second_pass.is_some() { Vec::new() } else { assigned.assignment.usage.clone() };
         c.message = self.catalogue().message(&assigned.assignment, |i| self.pod_set_name(c.id, i));
-        c.assignment = Some(assigned.assignment);
+        if let Some(before) = c.assignment.replace(assigned.assignment) {
+            self.tools.assigner.recycle(before);
+        }
         c.targets = assigned.targets;
         c.slice = assigned.slice;
     }

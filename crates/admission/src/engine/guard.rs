@@ -17,7 +17,7 @@ use slicegate_quota::NodeId;
 use super::Engine;
 use super::ids::WorkloadId;
 use super::record::Preempted;
-use super::state::Hidden;
+use super::state::{Hidden, reference};
 
 impl Engine {
     /// Notes that something changed in the tree of a node that is not a consequence of preemption.
@@ -43,16 +43,11 @@ impl Engine {
         let root = self.state.forest.root(node);
         let memory = self.state.records.get(preemptor).and_then(|r| r.preempted.as_deref());
         let Some(memory) = memory.filter(|m| m.root == root && m.epoch == self.epoch(root)) else { return Vec::new() };
-        let queues = self.state.queues.iter().flatten();
-        queues
-            .flat_map(|q| &q.holders)
-            .copied()
-            .filter(|w| {
-                self.state.records.get(WorkloadId::from_index(w.index())).is_some_and(|r| {
-                    !r.is_evicted() && !r.eviction_expected && memory.victims.binary_search(&r.serial).is_ok()
-                })
-            })
-            .collect()
+        let runs = |&&(id, serial): &&(WorkloadId, u64)| {
+            let record = self.state.records.get(id).filter(|r| r.serial == serial && r.holding.is_some());
+            record.is_some_and(|r| !r.is_evicted() && !r.eviction_expected)
+        };
+        memory.victims.iter().filter(runs).map(|&(id, _)| reference(id)).collect()
     }
 
     /// Forgets that a workload was preempted, since nothing came of it.
@@ -62,7 +57,7 @@ impl Engine {
         let Some(preemptor) = record.evictor.take() else { return };
         let memory = self.state.records.get_mut(preemptor).and_then(|r| r.preempted.as_deref_mut());
         if let Some(memory) = memory {
-            memory.victims.retain(|v| *v != serial);
+            memory.victims.retain(|v| *v != (victim, serial));
         }
     }
 
@@ -76,12 +71,12 @@ impl Engine {
         let Some(record) = self.state.records.get_mut(preemptor) else { return };
         let memory = match record.preempted.take() {
             Some(mut memory) if memory.root == root && memory.epoch == epoch => {
-                if let Err(at) = memory.victims.binary_search(&serial) {
-                    memory.victims.insert(at, serial);
+                if let Err(at) = memory.victims.binary_search(&(victim, serial)) {
+                    memory.victims.insert(at, (victim, serial));
                 }
                 memory
             }
-            _ => Box::new(Preempted { root, epoch, victims: vec![serial] }),
+            _ => Box::new(Preempted { root, epoch, victims: vec![(victim, serial)] }),
         };
         record.preempted = Some(memory);
     }

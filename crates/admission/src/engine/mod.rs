@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 
 use slicegate_flavor::{Assigner, ClusterQueueView, Features, FlavorTable, ResourceOrder};
 use slicegate_preemption::{Guard, Planner};
-use slicegate_quota::NodeId;
+use slicegate_quota::{Amount, FlavorResourceId, NodeId};
 use slicegate_workload::{EquivalenceOptions, RequestOptions, ResourceList, Timestamp, TopologySpec};
 
 use crate::Config;
@@ -102,6 +102,8 @@ pub struct Engine {
     waits_for_pods: bool,
     /// How many workloads the cycle that is running admitted.
     admitted_in_cycle: usize,
+    /// What the cycle that is running keeps free for workloads that do not hold it yet.
+    kept_free: Vec<(NodeId, FlavorResourceId, Amount)>,
     cycles: u64,
     /// How many workloads there ever were.
     serials: u64,
@@ -162,6 +164,7 @@ impl Engine {
             second_pass: BTreeMap::new(),
             waits_for_pods: false,
             admitted_in_cycle: 0,
+            kept_free: Vec::new(),
             cycles: 0,
             serials: 0,
             epochs: BTreeMap::new(),

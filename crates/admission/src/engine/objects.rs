@@ -302,7 +302,8 @@ impl Engine {
         let Some(queue) = self.state.local_queue(id) else { return };
         let spec = queue.spec.as_ref().filter(|_| queue.is_open());
         let target = spec.and_then(|s| self.state.forest.cluster_queue(&s.cluster_queue));
-        if target != queue.target {
+        let moved = target != queue.target;
+        if moved {
             let members = queue.members.clone();
             for member in members {
                 if self.places.get(member) != Place::Nowhere {
@@ -318,7 +319,7 @@ impl Engine {
         if let Some(queue) = self.state.local_queues.get_mut(id.index()) {
             queue.namespace = fact;
         }
-        if target.is_some() {
+        if moved && target.is_some() {
             self.replay(now, id);
         }
     }

@@ -76,7 +76,7 @@ impl Engine {
                 "Workload has overlapping preemption targets with another workload, but will fit after these preemptions complete"
                     .clone_into(&mut c.message);
                 self.forget_progress(c.id);
-                self.add(c.node, &c.usage);
+                self.keep_free(c.node, c.usage());
                 return;
             }
             Mode::Preempt | Mode::Fit => {}
@@ -95,10 +95,20 @@ impl Engine {
         if let Some(slice) = c.slice {
             self.state.claim(slice);
         }
-        self.add(c.node, &c.usage);
         if c.mode() == Mode::Preempt {
+            self.keep_free(c.node, c.usage());
             return self.issue(now, c, cycle);
         }
+        if !self.fits_beside_victims(c) {
+            self.keep_free(c.node, c.usage());
+            c.requeue = Requeue::PendingPreemption;
+            c.outcome = Outcome::Deferred;
+            c.reason = "WaitingForPreemptedWorkloads";
+            "Workload will fit after the preemptions for other workloads complete".clone_into(&mut c.message);
+            self.forget_progress(c.id);
+            return;
+        }
+        self.add(c.node, c.usage());
         if c.second_pass.is_none()
             && self.config.wait_for_pods_ready.as_ref().is_some_and(|w| w.block_admission)
             && (self.has_pods_that_are_not_ready() || self.admitted_in_cycle > 0)
@@ -108,9 +118,11 @@ impl Engine {
             c.outcome = Outcome::WaitingForPodsReady;
             c.reason = "WaitingForPodsReady";
             "waiting for all admitted workloads to be in PodsReady condition".clone_into(&mut c.message);
+            self.note_kept_free(c.node, c.usage());
             return;
         }
         if self.config.gates.concurrent_admission && self.migrate(now, c, cycle) {
+            self.note_kept_free(c.node, c.usage());
             return;
         }
         self.admit(now, c);
@@ -122,16 +134,13 @@ impl Engine {
     fn fits(&mut self, c: &Candidate) -> bool {
         let state = &mut self.state;
         let mark = state.checkpoint();
-        for i in 0..state.claims.len() {
-            let workload = state.claims[i];
-            state.remove(workload);
-        }
+        state.remove_claimed(c.node);
         for workload in c.targets.iter().map(|t| t.workload).chain(c.slice) {
             if !state.is_claimed(workload) {
                 state.remove(workload);
             }
         }
-        let fits = c.usage.iter().all(|&(pair, amount)| state.forest.available(c.node, pair) >= amount);
+        let fits = c.usage().iter().all(|&(pair, amount)| state.forest.available(c.node, pair) >= amount);
         state.rollback(mark);
         fits
     }
@@ -145,7 +154,7 @@ impl Engine {
     fn evaluate_again(&mut self, c: &mut Candidate) {
         let nominated = nominated(c.assignment.as_ref(), self.pod_sets(c.id).len());
         self.forget_progress(c.id);
-        let hidden = self.state.hide_claims();
+        let hidden = self.state.hide_claims(c.node);
         self.evaluate(c, Some(&nominated));
         self.state.show(hidden);
         if let Some(assignment) = &mut c.assignment
@@ -170,7 +179,7 @@ impl Engine {
         }
         let forest = &self.state.forest;
         let reserved: Vec<(FlavorResourceId, Amount)> = c
-            .usage
+            .usage()
             .iter()
             .map(|&(pair, amount)| {
                 let limits = forest.limits(c.node, pair);
@@ -186,7 +195,35 @@ impl Engine {
                 (pair, amount)
             })
             .collect();
-        self.add(c.node, &reserved);
+        self.keep_free(c.node, &reserved);
+    }
+
+    /// Keeps quota free for the rest of the cycle.
+    fn keep_free(&mut self, node: NodeId, usage: &[(FlavorResourceId, Amount)]) {
+        self.add(node, usage);
+        self.note_kept_free(node, usage);
+    }
+
+    /// Notes that what was added is only kept free.
+    fn note_kept_free(&mut self, node: NodeId, usage: &[(FlavorResourceId, Amount)]) {
+        self.kept_free.extend(usage.iter().map(|&(pair, amount)| (node, pair, amount)));
+    }
+
+    /// Whether an entry fits beside everything that holds quota, workloads that are to leave included.
+    ///
+    /// Kueue does not ask this: it admits such an entry at once, on quota that victims of this cycle still hold.
+    fn fits_beside_victims(&mut self, c: &Candidate) -> bool {
+        if self.state.claims.is_empty() {
+            return true;
+        }
+        let forest = &mut self.state.forest;
+        let mark = forest.mark();
+        for &(node, pair, amount) in self.kept_free.iter().rev() {
+            forest.remove_usage(node, pair, amount);
+        }
+        let fits = c.usage().iter().all(|&(pair, amount)| forest.available(c.node, pair) >= amount);
+        forest.rollback(mark);
+        fits
     }
 
     pub(super) fn forget_progress(&mut self, id: WorkloadId) {
@@ -418,7 +455,8 @@ impl Engine {
         }
         let admitted = status.conditions.is_true(&ConditionType::Admitted);
 
-        let mut events = Vec::new();
+        let mut events = Vec::with_capacity(2);
+        let mut text = String::with_capacity(128);
         let mut tell = |reason: &str, note: &str| {
             events.push(Event {
                 object: record.key.clone(),
@@ -431,18 +469,21 @@ impl Engine {
             let requeued = record.status.conditions.get(&ConditionType::Requeued);
             let since = requeued.map_or(record.created, |c| c.last_transition);
             let seconds = now.micros_since(since).saturating_add(500_000).max(0) / 1_000_000;
-            let mut note = format!("Quota reserved in ClusterQueue {name}, wait time since queued was {seconds}s");
+            text.clear();
+            let _ = write!(text, "Quota reserved in ClusterQueue {name}, wait time since queued was {seconds}s");
             let considered = self.catalogue().attempts(assignment, |i| self.pod_set_name(c.id, i));
             if !considered.is_empty() {
-                note.push_str("; Flavors considered: ");
-                note.push_str(&considered);
+                text.push_str("; Flavors considered: ");
+                text.push_str(&considered);
             }
-            tell("QuotaReserved", &note);
+            tell("QuotaReserved", &text);
         }
         if admitted && !was_admitted {
             let reserved = status.conditions.get(&ConditionType::QuotaReserved).map(|c| c.last_transition);
             let seconds = reserved.map_or(0, |t| now.micros_since(t).max(0) / 1_000_000);
-            tell("Admitted", &format!("Admitted by ClusterQueue {name}, wait time since reservation was {seconds}s"));
+            text.clear();
+            let _ = write!(text, "Admitted by ClusterQueue {name}, wait time since reservation was {seconds}s");
+            tell("Admitted", &text);
         }
         let then = c.slice.and_then(|slice| {
             let old = self.state.records.get(WorkloadId::from_index(slice.index()))?;

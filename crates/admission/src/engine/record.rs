@@ -35,8 +35,8 @@ pub(super) struct Preempted {
     pub(super) root: NodeId,
     /// The count of changes in the tree.
     pub(super) epoch: u64,
-    /// The victims, by [`Record::serial`], ascending.
-    pub(super) victims: Vec<u64>,
+    /// The victims with their [`Record::serial`], ascending.
+    pub(super) victims: Vec<(WorkloadId, u64)>,
 }
 
 /// What few workloads have, or what is seldom looked at.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use slicegate_preemption::{Holder, LocalQueueUsage, WorkloadRef, World};
-use slicegate_quota::{Forest, Mark, Names, NodeId};
+use slicegate_quota::{Amount, FlavorResourceId, Forest, Mark, Names, NodeId};
 use slicegate_workload::{
     ClusterQueueSpec, Key, LimitRangeSummary, LocalQueueSpec, PreemptionPolicy, StopPolicy, Timestamp,
 };
@@ -99,6 +99,8 @@ pub(super) struct State {
     /// Workloads whose quota is given away in the cycle that is running, by index; and which they are.
     pub(super) claimed: Vec<bool>,
     pub(super) claims: Vec<WorkloadRef>,
+    /// What they use: by root of the tree, ClusterQueue and pair.
+    pub(super) claimed_usage: BTreeMap<(NodeId, NodeId, FlavorResourceId), Amount>,
     /// Whether past usage of LocalQueues orders victims of one ClusterQueue.
     pub(super) usage_orders_victims: bool,
     pub(super) now: Timestamp,
@@ -191,10 +193,28 @@ impl State {
             *slot = true;
         }
         self.claims.push(workload);
+        let record = self.records.get(WorkloadId::from_index(workload.index()));
+        let Some(holding) = record.and_then(|r| r.holding.as_deref()) else { return };
+        let root = self.forest.root(holding.node);
+        for &(pair, amount) in &holding.usage {
+            let sum = self.claimed_usage.entry((root, holding.node, pair)).or_default();
+            *sum = sum.plus(amount);
+        }
+    }
+
+    /// Stops counting what was claimed in the tree of a ClusterQueue, within a what-if.
+    pub(super) fn remove_claimed(&mut self, cluster_queue: NodeId) {
+        let Self { forest, claimed_usage, .. } = self;
+        let root = forest.root(cluster_queue);
+        let first = (root, NodeId::from_index(0), FlavorResourceId::from_index(0));
+        for (&(_, node, pair), &amount) in claimed_usage.range(first..).take_while(|((r, ..), _)| *r == root) {
+            forest.remove_usage(node, pair, amount);
+        }
     }
 
     /// Ends the cycle's claims.
     pub(super) fn clear_claims(&mut self) {
+        self.claimed_usage.clear();
         for workload in std::mem::take(&mut self.claims) {
             if let Some(slot) = self.claimed.get_mut(workload.index()) {
                 *slot = false;
@@ -202,14 +222,26 @@ impl State {
         }
     }
 
-    /// Takes claimed workloads out of sight: neither their usage counts nor can they be chosen. Undone by [`State::show`].
-    pub(super) fn hide_claims(&mut self) -> Hidden {
-        let claims = self.claims.clone();
-        let hidden = self.hide(&claims);
-        for workload in claims {
-            self.remove(workload);
+    /// Takes workloads that were claimed in the tree of a ClusterQueue out of sight: neither their usage counts nor can they be
+    /// chosen. Undone by [`State::show`].
+    pub(super) fn hide_claims(&mut self, cluster_queue: NodeId) -> Hidden {
+        let mark = self.forest.mark();
+        self.remove_claimed(cluster_queue);
+        let root = self.forest.root(cluster_queue);
+        let first = (root, NodeId::from_index(0), FlavorResourceId::from_index(0));
+        let nodes =
+            self.claimed_usage.range(first..).take_while(|((r, ..), _)| *r == root).map(|(&(_, node, _), _)| node);
+        let mut lists = BTreeMap::new();
+        for node in nodes {
+            if lists.contains_key(&node) {
+                continue;
+            }
+            let Some(queue) = self.queues.get_mut(node.index()).and_then(Option::as_mut) else { continue };
+            let seen = queue.holders.iter().copied().filter(|w| !self.claimed.get(w.index()).is_some_and(|c| *c));
+            let seen = seen.collect();
+            lists.insert(node, std::mem::replace(&mut queue.holders, seen));
         }
-        hidden
+        Hidden { mark, lists }
     }
 
     /// Keeps workloads from being chosen as victims. Undone by [`State::show`].

@@ -13,6 +13,7 @@ use super::ids::{ClassId, LocalQueueId, ShapeId, WorkloadId};
 use super::queue::Place;
 use super::record::{Extras, Holding, Record};
 use super::shape::ShapeContext;
+use super::stored::Stored;
 use crate::lifecycle::{JOB_UID_LABEL, needs_second_pass, priority_changed, replaced_slice};
 
 /// The annotation that marks the workloads of an elastic job.
@@ -93,8 +94,11 @@ impl Engine {
         let Some(old) = self.state.records.get(id) else { return };
 
         // Given quota already, but the API does not show it yet: it stays counted.
-        let assumed = old.holding.as_ref().is_some_and(|h| h.assumed.is_some());
-        let stays_assumed = assumed && usage.is_none() && new.phase == Stage::Pending && new.active;
+        let assumed = old.holding.as_ref().and_then(|h| h.assumed.as_deref());
+        let stays_assumed = usage.is_none()
+            && new.phase == Stage::Pending
+            && new.active
+            && assumed.is_some_and(|before| !evicted_since(before, &new.status));
         let place = self.places.get(id);
         let node = self.state.local_queue(old.queue).and_then(|q| q.target);
         let pending = node.and_then(|n| self.pending.get(n.index())).and_then(Option::as_ref);
@@ -433,6 +437,12 @@ impl Engine {
             }
         }
     }
+}
+
+/// Whether a workload that was given quota after `before` lost it again: it may be seen next only after it was evicted.
+fn evicted_since(before: &Stored, shown: &Stored) -> bool {
+    let evicted = |s: &Stored| s.conditions.get(&ConditionType::Evicted).filter(|c| c.status == Status::True).cloned();
+    evicted(shown).is_some_and(|c| evicted(before) != Some(c))
 }
 
 /// Whether a change of priority lets parked workloads be looked at again.

@@ -9,6 +9,9 @@ use slicegate_workload::{
 /// The checks of a ClusterQueue that a workload must pass: with quota those for one of its flavors, without it those for
 /// every flavor of the ClusterQueue.
 pub fn required_checks(queue: &ClusterQueueSpec, admission: Option<&Admission>) -> BTreeSet<Box<str>> {
+    if queue.admission_checks.is_empty() {
+        return BTreeSet::new();
+    }
     let all: BTreeSet<&str> = queue.resource_groups.iter().flat_map(|g| g.flavors.iter().map(|f| &*f.name)).collect();
     let assigned: Option<BTreeSet<&str>> =
         admission.map(|a| a.pod_set_assignments.iter().flat_map(|p| p.flavors.values().map(|f| &**f)).collect());

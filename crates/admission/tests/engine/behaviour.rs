@@ -487,3 +487,25 @@ fn quota_freed_behind_a_queue_that_is_gone_wakes_others() {
     cluster.settle(10).unwrap();
     assert_eq!(cluster.running(), ["waits"]);
 }
+
+#[test]
+fn nothing_is_admitted_on_quota_that_victims_still_hold() {
+    let mut cluster = Cluster::new(Config::new());
+    cluster.stops_at_once = false;
+    cluster.queue(queue("a", Some("all"), 2, by_priority()));
+    cluster.queue(queue("b", Some("all"), 1, NEVER));
+    cluster.queue(queue("c", Some("all"), 1, NEVER));
+    cluster.submit("victim", "a", 3, 0);
+    cluster.cycle();
+    // One chip is free. The preemptor will leave one of the three that its victim has, once that is gone.
+    cluster.submit("preemptor", "a", 2, 5);
+    cluster.submit("one", "b", 1, 0);
+    cluster.submit("two", "c", 1, 0);
+    let cycle = cluster.cycle();
+    assert_eq!(cluster.running(), ["one", "victim"]);
+    assert_eq!(cycle.entries[2].outcome, Outcome::Deferred);
+    assert_eq!(cluster.waits("two").unwrap().0, "WaitingForPreemptedWorkloads");
+    cluster.stop_evicted();
+    cluster.settle(10).unwrap();
+    assert_eq!(cluster.running(), ["one", "preemptor", "two"]);
+}

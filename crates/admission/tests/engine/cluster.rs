@@ -122,8 +122,17 @@ impl Cluster {
 
     /// One cycle, its writes, and the controllers after it.
     pub(crate) fn cycle(&mut self) -> Cycle {
+        let before = self.engine.overcommitted();
         let cycle = self.engine.cycle(self.now);
         self.check("after a cycle");
+        let after = self.engine.overcommitted();
+        // A slice and the one it replaces are both counted until the older is finished.
+        let replaces = cycle.entries.iter().any(|e| e.then.is_some());
+        assert!(
+            replaces || after.iter().all(|o| before.contains(o)),
+            "a cycle admitted too much: {after:?}, {:?}",
+            self.log
+        );
         let mut changed = Vec::new();
         for eviction in &cycle.evictions {
             let by = eviction.preemptor.as_ref().map_or("nobody".into(), |(key, _)| key.name.clone());

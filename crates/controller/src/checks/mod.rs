@@ -1,3 +1,6 @@
 //! Admission checks.
 
 mod provisioning;
+
+#[cfg(test)]
+pub(crate) use provisioning::entries;

@@ -11,6 +11,7 @@ use slicegate_workload::{ConditionType, Key, Status, StopPolicy, Timestamp, Work
 
 use crate::controller::{Controller, Plan, Then, event};
 use crate::io::{EventType, Operation, field_manager};
+use crate::priority::Classes as _;
 use crate::store::{owner_ref, workload_ref};
 
 /// The reason of a workload that gates keep out of its queue.
@@ -38,13 +39,26 @@ impl Controller {
             self.reconcile_provisioning(now, &workload);
             return;
         }
-        if workload.deleting {
+        if workload.deleting || self.follow_class(&object) {
             return;
         }
         self.live(now, &workload, &object);
         if !self.store.is_locked(&reference) {
             self.reconcile_provisioning(now, &workload);
         }
+    }
+
+    /// Gives a Workload the value that its WorkloadPriorityClass has now. Returns whether that takes a write.
+    fn follow_class(&mut self, object: &Arc<slicegate_api::kueue::Workload>) -> bool {
+        let class = object.spec.priority_class_ref.as_ref().filter(|c| c.kind == "WorkloadPriorityClass");
+        let Some(value) = class.and_then(|c| self.store.workload_priority_class(&c.name)) else { return false };
+        if object.spec.priority == Some(value) {
+            return false;
+        }
+        let mut new = (**object).clone();
+        new.spec.priority = Some(value);
+        self.write(field_manager::ADMISSION, Operation::Update(new.into()), Then::default());
+        true
     }
 
     /// Whether the job of a Workload is gone.

@@ -87,7 +87,7 @@ impl World {
             }
             let offers: BTreeMap<String, Quantity> =
                 pool.allocatable.iter().map(|(key, value)| (key.to_string(), Quantity(value.to_string()))).collect();
-            if let Some(state) = self.nodes.nodes.get_mut(node.0).and_then(Option::as_mut) {
+            if let Some(state) = self.nodes.slots.get_mut(node.0).and_then(Option::as_mut) {
                 state.labels = labels.iter().map(|(k, v)| (k.as_str().into(), v.as_str().into())).collect();
             }
             let time = api_time(self.now);
@@ -150,7 +150,7 @@ impl World {
             for pod in &places {
                 let Some(pending) = self.nodes.pending.get(pod) else { continue };
                 let gang = pending.gang.as_ref().filter(|gang| gang.seeks).map(|gang| gang.key.clone());
-                if self.fits_in_coming(&pools, &mut coming, &requests, gang.as_deref()) {
+                if Self::fits_in_coming(&pools, &mut coming, &requests, gang.as_deref()) {
                     continue;
                 }
                 let mut found = self.growable(&pools, &grown);
@@ -166,7 +166,7 @@ impl World {
                 let room = self.nodes.pool(id).allocatable.clone();
                 let entry = coming.entry(id).or_insert_with(|| Coming { rooms: Vec::new(), gang: None });
                 entry.rooms.extend(std::iter::repeat_n(room, usize::try_from(count).unwrap_or(0)));
-                self.fits_in_coming(&[id], &mut coming, &requests, gang.as_deref());
+                Self::fits_in_coming(&[id], &mut coming, &requests, gang.as_deref());
             }
             if full {
                 self.report_unschedulable(class_id);
@@ -193,7 +193,6 @@ impl World {
     }
 
     fn fits_in_coming(
-        &self,
         pools: &[PoolId],
         coming: &mut BTreeMap<PoolId, Coming>,
         requests: &[(Box<str>, i128)],

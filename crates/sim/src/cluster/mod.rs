@@ -99,11 +99,17 @@ pub(crate) struct Placed {
     pub(crate) gang: Option<(Gang, Box<str>)>,
 }
 
+/// How many pods, by a name.
+type Counts = BTreeMap<Box<str>, u32>;
+/// Counts by key, by scope.
+type ByScope = BTreeMap<Box<str>, BTreeMap<Box<str>, Counts>>;
+
 /// Nodes, pools, and the pods on them or waiting for them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Nodes {
     pub(crate) pools: Vec<Pool>,
-    pub(crate) nodes: Vec<Option<NodeState>>,
+    /// Nodes by number; those that went leave a gap.
+    pub(crate) slots: Vec<Option<NodeState>>,
     pub(crate) by_name: BTreeMap<Box<str>, NodeId>,
     pub(crate) classes: Vec<Class>,
     class_of: BTreeMap<Shape, ClassId>,
@@ -111,9 +117,9 @@ pub(crate) struct Nodes {
     pub(crate) pending: BTreeMap<ObjectRef, Pending>,
     pub(crate) placed: BTreeMap<ObjectRef, Placed>,
     /// Topology key, then domain, then scope, then key: how many pods.
-    occupied: BTreeMap<Box<str>, BTreeMap<Box<str>, BTreeMap<Box<str>, BTreeMap<Box<str>, u32>>>>,
+    occupied: BTreeMap<Box<str>, ByScope>,
     /// Scope, then key, then domain: how many pods.
-    homes: BTreeMap<Box<str>, BTreeMap<Box<str>, BTreeMap<Box<str>, u32>>>,
+    homes: ByScope,
     /// Grows when pools come, so that classes look again.
     epoch: u64,
     order: u64,
@@ -151,7 +157,7 @@ impl Nodes {
     }
 
     pub(crate) fn node(&self, id: NodeId) -> Option<&NodeState> {
-        self.nodes.get(id.0)?.as_ref()
+        self.slots.get(id.0)?.as_ref()
     }
 
     pub(crate) fn add_pool(&mut self, pool: Pool) -> PoolId {
@@ -166,7 +172,7 @@ impl Nodes {
     }
 
     pub(crate) fn add_node(&mut self, pool: PoolId, name: Box<str>, now: Timestamp) -> NodeId {
-        let id = NodeId(self.nodes.len());
+        let id = NodeId(self.slots.len());
         let of = &mut self.pools[pool.0];
         let mut labels = of.labels.clone();
         labels.entry("kubernetes.io/hostname".into()).or_insert_with(|| name.clone());
@@ -175,7 +181,7 @@ impl Nodes {
             of.free.insert(id);
         }
         self.by_name.insert(name.clone(), id);
-        self.nodes.push(Some(NodeState {
+        self.slots.push(Some(NodeState {
             name,
             pool,
             labels,
@@ -189,7 +195,7 @@ impl Nodes {
     }
 
     pub(crate) fn remove_node(&mut self, id: NodeId) -> Option<NodeState> {
-        let node = self.nodes.get_mut(id.0)?.take()?;
+        let node = self.slots.get_mut(id.0)?.take()?;
         let pool = &mut self.pools[node.pool.0];
         pool.nodes.remove(&id);
         pool.free.remove(&id);
@@ -199,15 +205,14 @@ impl Nodes {
 
     /// The class of a shape, with the pools that match it today.
     pub(crate) fn class(&mut self, shape: Shape) -> ClassId {
-        let id = match self.class_of.get(&shape) {
-            Some(id) => *id,
-            None => {
-                let id = ClassId(self.classes.len());
-                self.class_of.insert(shape.clone(), id);
-                let chips = shape.request(TPU).value();
-                self.classes.push(Class { shape, chips, pools: Vec::new(), seen: u64::MAX });
-                id
-            }
+        let id = if let Some(id) = self.class_of.get(&shape) {
+            *id
+        } else {
+            let id = ClassId(self.classes.len());
+            self.class_of.insert(shape.clone(), id);
+            let chips = shape.request(TPU).value();
+            self.classes.push(Class { shape, chips, pools: Vec::new(), seen: u64::MAX });
+            id
         };
         self.refresh(id);
         id
@@ -255,11 +260,11 @@ impl Nodes {
         Some(pending)
     }
 
-    fn occupants(&self, gang: &Gang, domain: &str) -> Option<&BTreeMap<Box<str>, u32>> {
+    fn occupants(&self, gang: &Gang, domain: &str) -> Option<&Counts> {
         self.occupied.get(&gang.topology)?.get(domain)?.get(&gang.scope)
     }
 
-    fn home(&self, gang: &Gang) -> Option<&BTreeMap<Box<str>, u32>> {
+    fn home(&self, gang: &Gang) -> Option<&Counts> {
         self.homes.get(&gang.scope)?.get(&gang.key)
     }
 
@@ -281,7 +286,7 @@ impl Nodes {
     /// Puts a pod on a node.
     pub(crate) fn bind(&mut self, key: &ObjectRef, pending: Pending, id: NodeId) {
         let chips = self.classes[pending.class.0].chips;
-        let Some(node) = self.nodes.get_mut(id.0).and_then(Option::as_mut) else { return };
+        let Some(node) = self.slots.get_mut(id.0).and_then(Option::as_mut) else { return };
         let pool = node.pool;
         for (name, nanos) in &self.classes[pending.class.0].shape.requests {
             let used = node.used.entry(name.clone()).or_default();
@@ -310,7 +315,7 @@ impl Nodes {
             self.count(gang, domain, false);
         }
         self.retry = true;
-        let node = self.nodes.get_mut(placed.node.0)?.as_mut()?;
+        let node = self.slots.get_mut(placed.node.0)?.as_mut()?;
         for (name, nanos) in &self.classes[placed.class.0].shape.requests {
             if let Some(used) = node.used.get_mut(name) {
                 *used = used.minus(Quantity::from_nanos(*nanos));
@@ -334,7 +339,7 @@ impl Nodes {
     }
 }
 
-fn step(counts: &mut BTreeMap<Box<str>, u32>, key: &str, more: bool) {
+fn step(counts: &mut Counts, key: &str, more: bool) {
     if more {
         *counts.entry(key.into()).or_insert(0) += 1;
     } else if let Some(n) = counts.get_mut(key) {

@@ -329,7 +329,7 @@ mod tests {
         assert_eq!(remarks, Vec::<String>::new());
         assert_eq!(pool.growth, Growth::Whole { hosts: 2 });
         assert_eq!(pool.next_growth(), 2);
-        let get = |key: &str| pool.labels.get(key).map(|v| v.to_string());
+        let get = |key: &str| pool.labels.get(key).map(ToString::to_string);
         assert_eq!(get("cloud.google.com/gke-nodepool").as_deref(), Some("p"));
         assert_eq!(get("cloud.google.com/gke-tpu-accelerator").as_deref(), Some("tpu-v5-lite-podslice"));
         assert_eq!(get("cloud.google.com/gke-tpu-topology").as_deref(), Some("2x4"));

@@ -136,8 +136,8 @@ fn legacy_name(object: &Object, workload: &Workload) -> String {
     let Some(owner) = controller_of(object) else { return own };
     let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
     let hash: [u8; 20] = Sha1::digest(format!("{}\n{group}\n{}", owner.kind, owner.name).as_bytes()).into();
-    let hex: String = hash.iter().take(3).map(|byte| format!("{byte:02x}")).collect();
-    format!("{}-{}-{}", owner.kind.to_lowercase(), owner.name, &hex[..5])
+    let [a, b, c, ..] = hash;
+    format!("{}-{}-{a:02x}{b:02x}{:x}", owner.kind.to_lowercase(), owner.name, c >> 4)
 }
 
 fn cells(resource: Resource, object: &Object, now: Timestamp, options: &TableOptions) -> Vec<String> {

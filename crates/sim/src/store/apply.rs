@@ -31,10 +31,10 @@ impl Store {
         let next = document.to_json().map_err(|error| invalid(&key, &error))?;
         let Some(live) = self.objects.get(&key).cloned() else {
             self.create(defaulted)?;
-            self.applied.insert(key, next);
+            self.applied.insert(key, next.to_string().into());
             return Ok(Applied::Created);
         };
-        let last = self.applied.get(&key).cloned().unwrap_or(Value::Null);
+        let last = self.applied.get(&key).and_then(|text| serde_json::from_str(text).ok()).unwrap_or(Value::Null);
         if last == next {
             return Ok(Applied::Unchanged);
         }
@@ -43,7 +43,7 @@ impl Store {
         let object = key.kind.read(merged).map_err(|error| invalid(&key, &error))?;
         let before = self.version;
         self.replace(key.clone(), &live, object);
-        self.applied.insert(key, next);
+        self.applied.insert(key, next.to_string().into());
         Ok(if self.version == before { Applied::Unchanged } else { Applied::Configured })
     }
 }

@@ -33,7 +33,10 @@ pub(crate) fn sim_time(time: &Time) -> Timestamp {
 pub struct Store {
     objects: BTreeMap<ObjectRef, Object>,
     owned: BTreeMap<Box<str>, BTreeSet<ObjectRef>>,
-    applied: BTreeMap<ObjectRef, serde_json::Value>,
+    /// The last document applied for each object, as JSON.
+    applied: BTreeMap<ObjectRef, Box<str>>,
+    /// How many objects of a name are gone.
+    gone: BTreeMap<ObjectRef, u32>,
     changes: Vec<Change>,
     history: History,
     keep_history: bool,
@@ -101,10 +104,11 @@ impl Store {
         self.version.to_string()
     }
 
-    /// The uid that an object made now would get.
+    /// The uid that an object made now would get: it follows from its name and from how many of that name are gone, so that
+    /// nothing else in the cluster has a say in it.
     pub(crate) fn next_uid(&self, key: &ObjectRef) -> String {
-        let version = self.version.saturating_add(1).to_string();
-        names::uid(&[key.kind.as_str(), &key.namespace, &key.name, &version])
+        let gone = self.gone.get(key).copied().unwrap_or(0).to_string();
+        names::uid(&[key.kind.as_str(), &key.namespace, &key.name, &gone])
     }
 
     /// Makes an object. System fields are filled in.
@@ -154,7 +158,7 @@ impl Store {
                 let (key, old) = self.current(&object)?;
                 let mut object = object;
                 parts::keep_status(&mut object, &old);
-                Ok(self.replace_or_finish(key, &old, object))
+                Ok(self.replace_or_finish(&key, &old, object))
             }
             Operation::UpdateStatus(object) => {
                 let (key, old) = self.current(&object)?;
@@ -185,14 +189,14 @@ impl Store {
         Ok((key, old.clone()))
     }
 
-    fn replace_or_finish(&mut self, key: ObjectRef, old: &Object, object: Object) -> Option<Object> {
+    fn replace_or_finish(&mut self, key: &ObjectRef, old: &Object, object: Object) -> Option<Object> {
         let next = self.replace(key.clone(), old, object);
         let meta = next.metadata();
         if meta.deletion_timestamp.is_some()
             && meta.finalizers.as_ref().is_none_or(Vec::is_empty)
             && key.kind != Kind::Pod
         {
-            self.remove(&key);
+            self.remove(key);
             return None;
         }
         Some(next)
@@ -276,6 +280,7 @@ impl Store {
         let Some(object) = self.objects.remove(key) else { return };
         self.unlink(&object);
         self.applied.remove(key);
+        *self.gone.entry(key.clone()).or_insert(0) += 1;
         let uid = object.uid().to_owned();
         self.record(Change::Deleted(object));
         let dependents: Vec<ObjectRef> = self.owned_by(&uid).cloned().collect();

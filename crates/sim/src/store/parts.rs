@@ -14,15 +14,11 @@ macro_rules! parts {
         /// Gives `object` the status of `from`.
         pub(super) fn keep_status(object: &mut Object, from: &Object) {
             match (object, from) {
-                $((Object::$both(object), Object::$both(from)) => {
-                    if object.status != from.status {
-                        Arc::make_mut(object).status.clone_from(&from.status);
-                    }
+                $((Object::$both(object), Object::$both(from)) if object.status != from.status => {
+                    Arc::make_mut(object).status.clone_from(&from.status);
                 })*
-                $((Object::$fixed(object), Object::$fixed(from)) => {
-                    if object.status != from.status {
-                        Arc::make_mut(object).status.clone_from(&from.status);
-                    }
+                $((Object::$fixed(object), Object::$fixed(from)) if object.status != from.status => {
+                    Arc::make_mut(object).status.clone_from(&from.status);
                 })*
                 _ => {}
             }

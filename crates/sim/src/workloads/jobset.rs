@@ -385,7 +385,7 @@ mod tests {
     use crate::input::Settings;
     use serde_json::json;
 
-    fn world(replicated: serde_json::Value, restarts: i32) -> (World, ObjectRef) {
+    fn world(replicated: &Value, restarts: i32) -> (World, ObjectRef) {
         let mut world = World::new(Settings::default(), true);
         let object = Kind::JobSet
             .read(json!({"metadata": {"name": "a"}, "spec": {
@@ -408,7 +408,7 @@ mod tests {
         }
     }
 
-    fn group(name: &str, replicas: i32, more: serde_json::Value) -> serde_json::Value {
+    fn group(name: &str, replicas: i32, more: &Value) -> Value {
         let mut group = json!({"name": name, "replicas": replicas, "template": {"spec": {"parallelism": 1, "completions": 1,
             "template": {"spec": {"containers": [{"name": "c"}]}}}}});
         group.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
@@ -436,7 +436,7 @@ mod tests {
 
     #[test]
     fn a_failed_job_starts_the_jobset_again_until_it_may_not() {
-        let (mut world, key) = world(json!([group("w", 2, json!({}))]), 1);
+        let (mut world, key) = world(&json!([group("w", 2, &json!({}))]), 1);
         let first = world.store.get(&ObjectRef::new(Kind::Job, "default", "a-w-0")).unwrap().uid().to_owned();
         end_job(&mut world, "a-w-1", "Failed");
         let status = jobset(&world, &key).status.clone();
@@ -456,7 +456,7 @@ mod tests {
     #[test]
     fn a_dependent_waits() {
         let depends = json!({"dependsOn": [{"name": "driver", "status": "Complete"}]});
-        let (mut world, _) = world(json!([group("driver", 1, json!({})), group("worker", 2, depends)]), 0);
+        let (mut world, _) = world(&json!([group("driver", 1, &json!({})), group("worker", 2, &depends)]), 0);
         assert_eq!(job_names(&world), ["a-driver-0"]);
         end_job(&mut world, "a-driver-0", "Complete");
         assert_eq!(job_names(&world), ["a-driver-0", "a-worker-0", "a-worker-1"]);
@@ -464,7 +464,7 @@ mod tests {
 
     #[test]
     fn success_can_depend_on_some_jobs_only() {
-        let (mut world, key) = world(json!([group("driver", 1, json!({})), group("worker", 2, json!({}))]), 0);
+        let (mut world, key) = world(&json!([group("driver", 1, &json!({})), group("worker", 2, &json!({}))]), 0);
         let mut object = jobset(&world, &key);
         let policy = json!({"operator": "All", "targetReplicatedJobs": ["driver"]});
         Arc::make_mut(&mut object).spec.other.insert("successPolicy".to_owned(), policy);
@@ -477,7 +477,7 @@ mod tests {
 
     #[test]
     fn jobs_are_labelled_by_their_place() {
-        let (world, _) = world(json!([group("driver", 1, json!({})), group("worker", 2, json!({}))]), 0);
+        let (world, _) = world(&json!([group("driver", 1, &json!({})), group("worker", 2, &json!({}))]), 0);
         let job = world.store.get(&ObjectRef::new(Kind::Job, "default", "a-worker-1")).unwrap();
         let of = |key: &str| label(job.metadata(), &format!("{PREFIX}{key}")).unwrap().to_owned();
         assert_eq!(of("global-replicas"), "3");

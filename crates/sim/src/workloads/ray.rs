@@ -42,8 +42,8 @@ fn wanted_replicas(group: &WorkerGroupSpec) -> i32 {
     group.replicas.unwrap_or(1).clamp(low, high)
 }
 
-fn text(value: &Option<String>) -> &str {
-    value.as_deref().unwrap_or_default()
+fn text(value: Option<&String>) -> &str {
+    value.map(String::as_str).unwrap_or_default()
 }
 
 impl World {
@@ -87,8 +87,8 @@ impl World {
             "Suspending" => {
                 self.told_running.remove(key);
                 let name = job.status.ray_cluster_name.clone().unwrap_or_default();
-                self.store.delete(&self.beside(key, Kind::RayCluster, &name));
-                self.store.delete(&self.beside(key, Kind::Job, &key.name));
+                self.store.delete(&Self::beside(key, Kind::RayCluster, &name));
+                self.store.delete(&Self::beside(key, Kind::Job, &key.name));
                 let status = &mut Arc::make_mut(&mut job).status;
                 status.job_deployment_status = Some("Suspended".to_owned());
                 status.ray_cluster_name = None;
@@ -107,7 +107,7 @@ impl World {
         }
     }
 
-    fn beside(&self, key: &ObjectRef, kind: Kind, name: &str) -> ObjectRef {
+    fn beside(key: &ObjectRef, kind: Kind, name: &str) -> ObjectRef {
         ObjectRef::new(kind, &*key.namespace, name)
     }
 
@@ -142,7 +142,7 @@ impl World {
 
     fn rayjob_initialize(&mut self, key: &ObjectRef, mut job: Arc<RayJob>) {
         let name = job.status.ray_cluster_name.clone().unwrap_or_default();
-        let cluster_key = self.beside(key, Kind::RayCluster, &name);
+        let cluster_key = Self::beside(key, Kind::RayCluster, &name);
         let Some(Object::RayCluster(cluster)) = self.store.get(&cluster_key) else {
             self.create_ray_cluster(&job, &name);
             return;
@@ -154,14 +154,14 @@ impl World {
         let address = format!("{name}-head-svc.{}.svc.cluster.local:8265", key.namespace);
         let mode = job.spec.submission_mode.as_deref().unwrap_or("K8sJobMode").to_owned();
         if mode == "K8sJobMode" {
-            let submitter = self.beside(key, Kind::Job, &key.name);
+            let submitter = Self::beside(key, Kind::Job, &key.name);
             if self.store.get(&submitter).is_none() {
                 self.create_submitter(&job, &address);
             }
         } else {
             let run_time = self.run_time_of(&Object::RayJob(job.clone()));
             let uid: Box<str> = job.metadata.uid.as_deref().unwrap_or_default().into();
-            let id: Box<str> = text(&job.status.job_id).into();
+            let id: Box<str> = text(job.status.job_id.as_ref()).into();
             let event = Event::RayDone { job: key.clone(), uid, id };
             self.queue.schedule(self.now.plus_micros(run_time), event);
         }
@@ -177,7 +177,7 @@ impl World {
         if job.spec.submission_mode.as_deref().unwrap_or("K8sJobMode") != "K8sJobMode" {
             return;
         }
-        let submitter = self.beside(key, Kind::Job, &key.name);
+        let submitter = Self::beside(key, Kind::Job, &key.name);
         let Some(Object::Job(run)) = self.store.get(&submitter) else { return };
         let run = run.clone();
         let over = |kind: &str| {
@@ -228,13 +228,13 @@ impl World {
         let shutdown = job.spec.shutdown_after_job_finishes == Some(true);
         self.store.put(Object::RayJob(job));
         if shutdown {
-            self.store.delete(&self.beside(key, Kind::RayCluster, &cluster));
+            self.store.delete(&Self::beside(key, Kind::RayCluster, &cluster));
         }
     }
 
     fn create_ray_cluster(&mut self, job: &Arc<RayJob>, name: &str) {
         let mut labels = job.metadata.labels.clone().unwrap_or_default();
-        labels.insert("ray.io/originated-from-cr-name".to_owned(), text(&job.metadata.name).to_owned());
+        labels.insert("ray.io/originated-from-cr-name".to_owned(), text(job.metadata.name.as_ref()).to_owned());
         labels.insert("ray.io/originated-from-crd".to_owned(), "RayJob".to_owned());
         let mut annotations = job.metadata.annotations.clone().unwrap_or_default();
         annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
@@ -256,9 +256,9 @@ impl World {
     }
 
     fn create_submitter(&mut self, job: &Arc<RayJob>, address: &str) {
-        let name = text(&job.metadata.name);
-        let id = text(&job.status.job_id);
-        let entrypoint = text(&job.spec.entrypoint);
+        let name = text(job.metadata.name.as_ref());
+        let id = text(job.status.job_id.as_ref());
+        let entrypoint = text(job.spec.entrypoint.as_ref());
         let image = job
             .spec
             .ray_cluster_spec
@@ -366,7 +366,7 @@ impl World {
             pods_wanted(&|group| group.min_replicas.unwrap_or(0)),
             pods_wanted(&|group| group.max_replicas.unwrap_or(i32::MAX)),
         );
-        let name = text(&cluster.metadata.name).to_owned();
+        let name = text(cluster.metadata.name.as_ref()).to_owned();
         let head_name = head.map(|(key, _)| key.name.to_string());
         let generation = cluster.metadata.generation;
         let status = &mut Arc::make_mut(&mut cluster).status;
@@ -415,7 +415,7 @@ impl World {
             let on = self.on_pools(pods.iter().filter(|(_, pod)| worker(pod)).map(|(key, _)| key));
             let owner = controller_of(&Object::RayCluster(cluster.clone()))
                 .filter(|owner| owner.kind == "RayJob")
-                .map(|owner| self.beside(key, Kind::RayJob, &owner.name));
+                .map(|owner| Self::beside(key, Kind::RayJob, &owner.name));
             let text = format!("running: Ray cluster {name} is ready, head and {ready} workers{on}");
             self.say(Some(owner.unwrap_or_else(|| key.clone())), EntryKind::Running, text);
         }
@@ -425,9 +425,9 @@ impl World {
     }
 
     fn create_ray_pods(&mut self, cluster: &Arc<RayCluster>) {
-        let uid = text(&cluster.metadata.uid);
+        let uid = text(cluster.metadata.uid.as_ref());
         let pods = self.pods_of(uid);
-        let name = text(&cluster.metadata.name).to_owned();
+        let name = text(cluster.metadata.name.as_ref()).to_owned();
         let of_group = |group: &str| pods.iter().filter(|(_, pod)| label(&pod.metadata, GROUP) == Some(group)).count();
         if of_group("headgroup") == 0 {
             let mut template = cluster.spec.head_group_spec.template.clone();
@@ -478,8 +478,8 @@ impl World {
         more: &[(&str, String)],
     ) {
         self.pods_made += 1;
-        let name = text(&cluster.metadata.name);
-        let uid = text(&cluster.metadata.uid);
+        let name = text(cluster.metadata.name.as_ref());
+        let uid = text(cluster.metadata.uid.as_ref());
         let suffix = names::suffix(&["pod", uid, prefix, &self.pods_made.to_string()]);
         let mut template = template.clone();
         complete_template(&mut template);
@@ -528,7 +528,7 @@ impl World {
     pub(crate) fn ray_gang(&self, pod: &Pod) -> Option<Gang> {
         let replica = label(&pod.metadata, REPLICA_NAME)?;
         let (cluster, group) = (label(&pod.metadata, CLUSTER)?, label(&pod.metadata, GROUP)?);
-        let namespace = text(&pod.metadata.namespace);
+        let namespace = text(pod.metadata.namespace.as_ref());
         let hosts = match self.store.get(&ObjectRef::new(Kind::RayCluster, namespace, cluster)) {
             Some(Object::RayCluster(cluster)) => {
                 cluster.spec.worker_group_specs.iter().find(|g| g.group_name == group).map_or(1, hosts)

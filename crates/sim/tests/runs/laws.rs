@@ -1,8 +1,6 @@
 //! What holds for every input.
 
-mod common;
-
-use common::{Fifo, item, jobset, pool, rayjob, scaling_pool, simulation};
+use crate::common::{Fifo, item, jobset, pool, rayjob, scaling_pool, simulation};
 use proptest::prelude::*;
 use serde_json::json;
 use slicegate_api::{Kind, ObjectRef};
@@ -21,12 +19,15 @@ fn items(static_pools: usize, scaling_pools: usize, work: &[Work], run_time: i64
         scaling_pool("v6e", "ct6e-standard-4t", "4x4", 4, false),
     ];
     items.extend((0..static_pools).map(|i| pool(&format!("static-{i}"), "ct5lp-hightpu-4t", "2x4", 2)));
-    items.extend((0..scaling_pools).map(|i| scaling_pool(&format!("scaling-{i}"), "ct5lp-hightpu-4t", "2x4", 2, false)));
+    items
+        .extend((0..scaling_pools).map(|i| scaling_pool(&format!("scaling-{i}"), "ct5lp-hightpu-4t", "2x4", 2, false)));
     items.extend(work.iter().enumerate().map(|(i, work)| match work {
         Work::Slices(n) => jobset(&format!("jobset-{i}"), *n),
         Work::Ray => rayjob(&format!("ray-{i}")),
     }));
-    items.push(item(json!({"kind": "Scenario", "metadata": {"name": "s"}, "spec": {"runTime": format!("{run_time}s")}})));
+    items.push(item(
+        json!({"kind": "Scenario", "metadata": {"name": "s"}, "spec": {"runTime": format!("{run_time}s")}}),
+    ));
     items
 }
 

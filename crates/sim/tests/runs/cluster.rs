@@ -1,10 +1,8 @@
 //! Whole runs on simulated clusters, with a controller that hands out chips first come, first served.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::{Fifo, item, jobset, lines, pool, rayjob, run, scaling_pool, simulation};
+use crate::common::{Fifo, item, jobset, lines, pool, rayjob, run, scaling_pool, simulation};
 use serde_json::{Value, json};
 use slicegate_api::{Kind, Object, ObjectRef};
 use slicegate_sim::render::{self, Resource, TableOptions, TextOptions};
@@ -20,7 +18,7 @@ fn default_pool() -> Item {
     }))
 }
 
-fn scenario(spec: Value) -> Item {
+fn scenario(spec: &Value) -> Item {
     item(json!({"kind": "Scenario", "metadata": {"name": "s"}, "spec": spec}))
 }
 
@@ -62,7 +60,10 @@ fn three_jobsets_share_three_slices() {
     assert!(["multislice-1slice", "multislice-2slice", "multislice-3slice"].iter().all(|n| is_finished(&outcome, n)));
     let pods = names(&outcome, Kind::Pod);
     assert_eq!(pods.len(), 12, "pods of finished jobs stay");
-    assert!(pods[0].starts_with("multislice-1slice-slice-0-0-") && pods[0].len() == "multislice-1slice-slice-0-0-".len() + 5);
+    assert!(
+        pods[0].starts_with("multislice-1slice-slice-0-0-")
+            && pods[0].len() == "multislice-1slice-slice-0-0-".len() + 5
+    );
 }
 
 #[test]
@@ -74,7 +75,10 @@ fn the_pods_of_a_slice_look_as_jobset_makes_them() {
     let [leader, follower] = pods.as_slice() else { panic!() };
     let job = json_of(&outcome, Kind::Job, "a-slice-0");
     let owner = &leader["metadata"]["ownerReferences"][0];
-    assert_eq!((&owner["kind"], &owner["name"], &owner["uid"]), (&json!("Job"), &json!("a-slice-0"), &job["metadata"]["uid"]));
+    assert_eq!(
+        (&owner["kind"], &owner["name"], &owner["uid"]),
+        (&json!("Job"), &json!("a-slice-0"), &job["metadata"]["uid"])
+    );
     for list in ["labels", "annotations"] {
         assert_eq!(leader["metadata"][list]["batch.kubernetes.io/job-completion-index"], "0");
     }
@@ -135,7 +139,7 @@ fn a_pool_grows_from_nothing_and_goes_as_a_whole() {
     let items = vec![
         scaling_pool("p", "ct5lp-hightpu-4t", "2x4", 2, false),
         jobset("a", 1),
-        scenario(json!({"nodeProvisioning": "3m", "scaleDownAfter": "5m"})),
+        scenario(&json!({"nodeProvisioning": "3m", "scaleDownAfter": "5m"})),
     ];
     let outcome = run(items, Fifo::with_chips(8));
     has(&outcome, "00:00:01 node pool p scales up 0 -> 2 (nodes in 3 min)");
@@ -319,7 +323,7 @@ fn a_request_that_is_never_met_fails_after_seven_days() {
         scaling_pool("dws", "ct6e-standard-4t", "4x4", 4, true),
         rayjob("a"),
         rayjob("b"),
-        scenario(json!({"runTimes": {"RayJob/a": "8d"}})),
+        scenario(&json!({"runTimes": {"RayJob/a": "8d"}})),
     ];
     let outcome = consuming(items);
     has(
@@ -378,7 +382,7 @@ fn run_times_come_from_the_job_the_scenario_or_the_default() {
         annotated,
         jobset("named", 1),
         jobset("other", 1),
-        scenario(json!({"runTime": "30s", "runTimes": {"JobSet/named": "20s", "annotated": "99s"}})),
+        scenario(&json!({"runTime": "30s", "runTimes": {"JobSet/named": "20s", "annotated": "99s"}})),
     ]);
     let outcome = run(items, Fifo::with_chips(24));
     has(&outcome, "00:00:13 JobSet/annotated finished: jobset completed successfully");
@@ -400,7 +404,7 @@ fn without_pools_they_are_made_as_autopilot_does() {
 #[test]
 fn a_scenario_can_end_early() {
     let mut items = three_pools();
-    items.extend([jobset("a", 3), jobset("b", 3), scenario(json!({"until": "30s"}))]);
+    items.extend([jobset("a", 3), jobset("b", 3), scenario(&json!({"until": "30s"}))]);
     let outcome = run(items, Fifo::with_chips(24));
     assert_eq!(verdict(&outcome, "a"), (Verdict::Running, String::new()));
     assert_eq!(verdict(&outcome, "b"), (Verdict::NeverAdmitted, "24 more needed".to_owned()));
@@ -431,7 +435,11 @@ fn the_same_input_gives_the_same_bytes() {
         items.extend([jobset("a", 2), jobset("b", 3), default_pool(), rayjob("r")]);
         items.push(scaling_pool("v6e", "ct6e-standard-4t", "4x4", 4, false));
         let outcome = run(items, Fifo::with_chips(32));
-        (render::recording(&outcome), render::json(&outcome).to_string(), render::timeline(&outcome, TextOptions::default()))
+        (
+            render::recording(&outcome),
+            render::json(&outcome).to_string(),
+            render::timeline(&outcome, TextOptions::default()),
+        )
     };
     assert_eq!(play(), play());
 }

@@ -1,0 +1,6 @@
+//! Whole runs: single ones with known outcomes, and laws that hold for every input.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot be set up fails")]
+
+mod cluster;
+mod common;
+mod laws;

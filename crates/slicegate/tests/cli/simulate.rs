@@ -1,4 +1,4 @@
-//! The program as a person runs it.
+//! `slicegate simulate`.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -122,7 +122,9 @@ fn one_file_can_be_applied_twice() {
     let (status, out, err) =
         run(&[&["simulate", "--quiet"][..], &args, &["--env", "JOB_ID=1", job, "--env", "JOB_ID=2", job]].concat());
     assert_eq!(status, 0, "{err}");
-    assert!(out.contains("RayJob rayjob-tpu-v6e-dws-1: finished") && out.contains("RayJob rayjob-tpu-v6e-dws-2: finished"));
+    assert!(
+        out.contains("RayJob rayjob-tpu-v6e-dws-1: finished") && out.contains("RayJob rayjob-tpu-v6e-dws-2: finished")
+    );
     let (status, _, err) = run(&[&["simulate", "--quiet"][..], &args, &[job]].concat());
     assert_eq!(status, 2);
     assert!(err.contains("JOB_ID") && err.contains("rayjob.yaml:5:"), "{err}");

@@ -19,8 +19,8 @@ pub struct ObjectError(String);
 
 type Result<T> = std::result::Result<T, ObjectError>;
 
-fn failed(problem: impl ToString) -> ObjectError {
-    ObjectError(problem.to_string())
+fn failed(problem: impl Into<String>) -> ObjectError {
+    ObjectError(problem.into())
 }
 
 fn read<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T> {
@@ -84,7 +84,7 @@ pub fn resource_list(value: &Value) -> Result<ResourceList> {
     if value.is_null() {
         return Ok(ResourceList::new());
     }
-    convert::resource_list(&read(value)?).map_err(failed)
+    convert::resource_list(&read(value)?).map_err(|e| failed(e.to_string()))
 }
 
 /// A Workload.
@@ -92,7 +92,7 @@ pub fn resource_list(value: &Value) -> Result<ResourceList> {
 /// # Errors
 /// If a field cannot be read.
 pub fn workload(object: &Value) -> Result<Workload> {
-    convert::workload(&read(object)?).map_err(failed)
+    convert::workload(&read(object)?).map_err(|e| failed(e.to_string()))
 }
 
 /// The spec of a pod.
@@ -100,13 +100,13 @@ pub fn workload(object: &Value) -> Result<Workload> {
 /// # Errors
 /// If a field cannot be read.
 pub fn pod_spec(value: &Value) -> Result<PodSpec> {
-    convert::pod_spec(&read(value)?).map_err(failed)
+    convert::pod_spec(&read(value)?).map_err(|e| failed(e.to_string()))
 }
 
 /// A part of a Workload's status.
 fn status(field: &str, value: &Value) -> Result<WorkloadStatus> {
     let status: kueue::WorkloadStatus = read(&json!({ field: value }))?;
-    convert::status_from_api(&status).map_err(failed)
+    convert::status_from_api(&status).map_err(|e| failed(e.to_string()))
 }
 
 /// A list of conditions.
@@ -138,7 +138,7 @@ pub fn admission(value: &Value) -> Result<Admission> {
 /// # Errors
 /// If a field cannot be read or a list is too short.
 pub fn topology_assignment(value: &Value) -> Result<TopologyAssignment> {
-    convert::topology_assignment(&read(value)?).map_err(failed)
+    convert::topology_assignment(&read(value)?).map_err(|e| failed(e.to_string()))
 }
 
 /// A ClusterQueue.
@@ -146,7 +146,7 @@ pub fn topology_assignment(value: &Value) -> Result<TopologyAssignment> {
 /// # Errors
 /// If a field cannot be read.
 pub fn cluster_queue(object: &Value) -> Result<ClusterQueueSpec> {
-    convert::cluster_queue(&read(object)?).map_err(failed)
+    convert::cluster_queue(&read(object)?).map_err(|e| failed(e.to_string()))
 }
 
 /// A Cohort.
@@ -154,7 +154,7 @@ pub fn cluster_queue(object: &Value) -> Result<ClusterQueueSpec> {
 /// # Errors
 /// If a field cannot be read.
 pub fn cohort(object: &Value) -> Result<CohortSpec> {
-    convert::cohort(&read(object)?).map_err(failed)
+    convert::cohort(&read(object)?).map_err(|e| failed(e.to_string()))
 }
 
 /// A LocalQueue.
@@ -162,7 +162,7 @@ pub fn cohort(object: &Value) -> Result<CohortSpec> {
 /// # Errors
 /// If a field cannot be read.
 pub fn local_queue(object: &Value) -> Result<LocalQueueSpec> {
-    convert::local_queue(&read(object)?).map_err(failed)
+    convert::local_queue(&read(object)?).map_err(|e| failed(e.to_string()))
 }
 
 /// A ResourceFlavor.
@@ -170,7 +170,7 @@ pub fn local_queue(object: &Value) -> Result<LocalQueueSpec> {
 /// # Errors
 /// If a field cannot be read.
 pub fn flavor(object: &Value) -> Result<FlavorSpec> {
-    convert::flavor(&read(object)?).map_err(failed)
+    convert::flavor(&read(object)?).map_err(|e| failed(e.to_string()))
 }
 
 /// A Topology.
@@ -186,7 +186,7 @@ pub fn topology(object: &Value) -> Result<TopologySpec> {
 /// # Errors
 /// If a field cannot be read.
 pub fn limit_range(object: &Value) -> Result<LimitRange> {
-    convert::limit_range(&read(object)?).map_err(failed)
+    convert::limit_range(&read(object)?).map_err(|e| failed(e.to_string()))
 }
 
 /// An item of a LimitRange.
@@ -207,7 +207,7 @@ pub fn runtime_class_overheads(objects: &Value) -> Result<BTreeMap<Box<str>, Res
         .map(|object| {
             let class: RuntimeClass = read(object)?;
             let fixed = class.overhead.and_then(|o| o.pod_fixed).unwrap_or_default();
-            Ok((name_of(object).into(), convert::resource_list(&fixed).map_err(failed)?))
+            Ok((name_of(object).into(), convert::resource_list(&fixed).map_err(|e| failed(e.to_string()))?))
         })
         .collect()
 }

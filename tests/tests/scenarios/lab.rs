@@ -1,7 +1,8 @@
 //! Scenarios on the engine alone.
 //!
 //! After every step all invariants of the engine are checked, that no usage is negative, that nobody who holds quota is
-//! admitted and that nobody who was told to stop is told again. When things have settled, more cycles may change nothing.
+//! admitted and that nobody who was told to stop is told again. When things have settled, more cycles may change nothing, nor
+//! may another engine that takes the place of this one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,6 +32,8 @@ struct Snapshot {
 
 struct Lab {
     engine: Engine,
+    /// What the engine was told of, but workloads.
+    objects: Vec<Object>,
     now: Timestamp,
     /// The API server.
     store: BTreeMap<Key, Workload>,
@@ -70,6 +73,7 @@ impl Lab {
     fn new(objects: &[Object]) -> Result<Self> {
         let mut lab = Self {
             engine: Engine::new(Config::new()),
+            objects: Vec::new(),
             now: Timestamp::from_seconds(START),
             store: BTreeMap::new(),
             cluster_queues: BTreeSet::new(),
@@ -113,13 +117,18 @@ impl Lab {
             }
             other => return Err(format!("{}: not a thing that the engine knows", other.reference())),
         }
+        self.objects.push(object.clone());
         Ok(())
     }
 
     fn step(&mut self, step: &Step) -> Result {
         match step {
             Step::Create(create) => self.create(create),
-            Step::Settle => self.settle(),
+            Step::Settle => {
+                self.settle()?;
+                self.stays_settled()?;
+                self.survives_a_restart()
+            }
             Step::Cycle => self.cycle(),
             Step::HoldEvictions => {
                 self.holds_evictions = true;
@@ -241,7 +250,7 @@ impl Lab {
             before = after;
             if idle == IDLE_CYCLES {
                 self.cycles -= IDLE_CYCLES;
-                return self.stays_settled();
+                return Ok(());
             }
         }
         Err(format!("not settled after {MOST_CYCLES} cycles"))
@@ -269,6 +278,26 @@ impl Lab {
         }
         self.cycles = cycles;
         Ok(())
+    }
+
+    /// Another engine that is told of everything as it now is decides nothing else.
+    fn survives_a_restart(&self) -> Result {
+        let mut other = Self::new(&self.objects)?;
+        other.now = self.now;
+        other.store.clone_from(&self.store);
+        other.holding.clone_from(&self.holding);
+        other.evicting.clone_from(&self.evicting);
+        other.holds_evictions = self.holds_evictions;
+        for workload in self.store.values() {
+            other.engine.set_workload(self.now, workload.clone());
+        }
+        other.check()?;
+        other.settle()?;
+        if (&other.holding, &other.evicting) == (&self.holding, &self.evicting) && other.preemption_count == 0 {
+            Ok(())
+        } else {
+            Err(format!("a restart changes who runs: {:#?}", other.trace))
+        }
     }
 
     fn snapshot(&self) -> Snapshot {

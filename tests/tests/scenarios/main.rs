@@ -97,6 +97,6 @@ mod tests {
         let text = scenario.objects.replace("cohortName: mid", "cohort: mid");
         assert_ne!(text, scenario.objects);
         let why = objects(&text).unwrap_err();
-        assert!(why.contains("there is no field `cohort`"), "{why}");
+        assert!(why.contains("there is no field `cohort`") && why.contains("write `cohortName`"), "{why}");
     }
 }

@@ -40,6 +40,13 @@ fn completed(value: &Value) -> Value {
 }
 
 fn completed_field(name: &str, value: &Value) -> Value {
+    if name == "topologyAssignment" {
+        let mut value = completed(value);
+        if let Some(fields) = value.as_object_mut() {
+            fields.entry("levels").or_insert_with(|| json!([]));
+        }
+        return value;
+    }
     let (key, missing) = match name {
         "conditions" => ("lastTransitionTime", json!("0001-01-01T00:00:00Z")),
         "resourceGroups" => ("coveredResources", json!([])),

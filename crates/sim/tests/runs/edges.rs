@@ -87,7 +87,11 @@ fn what_is_too_large_to_simulate_is_said_and_not_made() {
         let outcome = run(&(QUEUES.to_owned() + &jobset), None);
         let [huge] = outcome.verdicts.as_slice() else { panic!() };
         assert_ne!(huge.verdict, Verdict::Running);
-        assert!(outcome.warnings.iter().any(|w| w.contains("no more than 100000 are simulated")), "{:?}", outcome.warnings);
+        assert!(
+            outcome.warnings.iter().any(|w| w.contains("no more than 100000 are simulated")),
+            "{:?}",
+            outcome.warnings
+        );
     }
     let outcome = run(&(QUEUES.to_owned() + &queued_jobset("huge", 1, 200_000, "")), None);
     assert!(told(&outcome).contains("asks for 200000 pods at once"), "{}", told(&outcome));
@@ -137,7 +141,8 @@ fn a_simulation_that_is_stopped_says_so_and_counts_all_jobs() {
 
 #[test]
 fn a_job_that_is_deleted_after_its_end_has_finished() {
-    let short = queued_jobset("a", 1, 2, "").replace("  replicatedJobs:", "  ttlSecondsAfterFinished: 5\n  replicatedJobs:");
+    let short =
+        queued_jobset("a", 1, 2, "").replace("  replicatedJobs:", "  ttlSecondsAfterFinished: 5\n  replicatedJobs:");
     let outcome = run(&(QUEUES.to_owned() + &short), None);
     assert!(told(&outcome).contains("1 of 1 jobs finished"), "{}", told(&outcome));
 }

@@ -51,10 +51,16 @@ fn completed_field(name: &str, value: &Value) -> Value {
         "conditions" => ("lastTransitionTime", json!("0001-01-01T00:00:00Z")),
         "resourceGroups" => ("coveredResources", json!([])),
         "flavors" if value.is_array() => ("resources", json!([])),
+        "topologyAssignment" => ("levels", json!([])),
         _ => return completed(value),
     };
     let mut value = completed(value);
-    for fields in value.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+    let objects = if let Value::Array(items) = &mut value {
+        items.iter_mut()
+    } else {
+        std::slice::from_mut(&mut value).iter_mut()
+    };
+    for fields in objects.filter_map(Value::as_object_mut) {
         fields.entry(key).or_insert_with(|| missing.clone());
     }
     value

@@ -106,9 +106,10 @@ fn text(args: &SimulateArgs, outcome: &Outcome, at: &[i64], colour: bool) -> Str
                 &TableOptions { wide, legacy: args.legacy_names, namespace: None },
             );
             if !table.is_empty() {
-                let _ = writeln!(text, "\n$ {command}\n{table}");
+                let _ = write!(text, "\n$ {command}\n{table}");
             }
         }
+        text.push('\n');
     }
     text.push_str(&render::summary(outcome));
     text

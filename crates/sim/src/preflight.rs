@@ -296,7 +296,8 @@ fn pod_sets(object: &Object) -> Vec<Pods<'_>> {
 
 /// The priority classes of a job's pods.
 pub(crate) fn priority_classes(object: &Object) -> Vec<String> {
-    let class = |set: &Pods<'_>| set.template.spec.as_ref()?.priority_class_name.clone().filter(|name| !name.is_empty());
+    let class =
+        |set: &Pods<'_>| set.template.spec.as_ref()?.priority_class_name.clone().filter(|name| !name.is_empty());
     pod_sets(object).iter().filter_map(class).collect()
 }
 

@@ -326,7 +326,8 @@ impl<A: Admission> Simulation<A> {
                 };
                 self.world.say(Some(key.clone()), EntryKind::Applied, text.to_owned());
                 let queued = defaults::label(document.metadata(), defaults::QUEUE_NAME).is_some();
-                if queued && crate::input::is_job(&document)
+                if queued
+                    && crate::input::is_job(&document)
                     && let Some(why) = crate::verdict::missing_class(&self.world, &document)
                 {
                     self.world.say(Some(key), EntryKind::Waiting, format!("gets no workload: {why}"));

@@ -72,7 +72,8 @@ pub(crate) fn read(places: &[Place], ambient: &Env) -> Result<Inputs, String> {
     for error in scenarios {
         let named = |d: &&Document| matches!(&d.body, Body::Scenario(s) if s.metadata.name.as_deref().unwrap_or_default() == error.scenario());
         let told = documents.iter().find(named);
-        let told = told.map(|d| d.diagnostic(&sources, Severity::Error, Code::InvalidValue, error.field(), error.message()));
+        let told =
+            told.map(|d| d.diagnostic(&sources, Severity::Error, Code::InvalidValue, error.field(), error.message()));
         inputs.diagnostics.extend(told);
     }
     inputs.diagnostics.extend(preflight(&documents, &sources));

@@ -68,7 +68,8 @@ mod tests {
         let pods = "spec.replicatedJobs[0].template.spec.parallelism";
         assert_eq!(paths(Kind::JobSet, &replicated(2, -1)), [pods]);
         assert!(paths(Kind::JobSet, &replicated(0, 0)).is_empty());
-        let job = json!({"parallelism": -1, "completions": -2, "backoffLimit": -3, "template": {"spec": {"containers": []}}});
+        let job =
+            json!({"parallelism": -1, "completions": -2, "backoffLimit": -3, "template": {"spec": {"containers": []}}});
         assert_eq!(paths(Kind::Job, &job), ["spec.parallelism", "spec.completions", "spec.backoffLimit"]);
     }
 

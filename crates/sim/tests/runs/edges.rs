@@ -87,7 +87,11 @@ fn what_is_too_large_to_simulate_is_said_and_not_made() {
         let outcome = run(&(QUEUES.to_owned() + &jobset), None);
         let [huge] = outcome.verdicts.as_slice() else { panic!() };
         assert_ne!(huge.verdict, Verdict::Running);
-        assert!(outcome.warnings.iter().any(|w| w.contains("no more than 100000 are simulated")), "{:?}", outcome.warnings);
+        assert!(
+            outcome.warnings.iter().any(|w| w.contains("no more than 100000 are simulated")),
+            "{:?}",
+            outcome.warnings
+        );
     }
     let outcome = run(&(QUEUES.to_owned() + &queued_jobset("huge", 1, 200_000, "")), None);
     assert!(told(&outcome).contains("asks for 200000 pods at once"), "{}", told(&outcome));
@@ -137,7 +141,8 @@ fn a_simulation_that_is_stopped_says_so_and_counts_all_jobs() {
 
 #[test]
 fn a_job_that_is_deleted_after_its_end_has_finished() {
-    let short = queued_jobset("a", 1, 2, "").replace("  replicatedJobs:", "  ttlSecondsAfterFinished: 5\n  replicatedJobs:");
+    let short =
+        queued_jobset("a", 1, 2, "").replace("  replicatedJobs:", "  ttlSecondsAfterFinished: 5\n  replicatedJobs:");
     let outcome = run(&(QUEUES.to_owned() + &short), None);
     assert!(told(&outcome).contains("1 of 1 jobs finished"), "{}", told(&outcome));
 }
@@ -177,4 +182,26 @@ fn what_the_simulation_could_not_do_is_found_before() {
     assert!(paths.contains(&("initialNodeCount", true)), "{paths:?}");
     assert!(paths.contains(&("spec.runTimes[nobody]", false)), "{paths:?}");
     assert!(!paths.iter().any(|(path, _)| path.contains("JobSet/a")), "{paths:?}");
+}
+
+#[test]
+fn a_job_behind_others_in_a_strict_queue_is_told_so() {
+    let strict = QUEUES.replace("  namespaceSelector", "  queueingStrategy: StrictFIFO\n  namespaceSelector");
+    let little = strict.replace("1000000000", "8");
+    let outcome = run(&(little + &queued_jobset("a", 2, 2, "") + &queued_jobset("b", 1, 2, "")), None);
+    let told = told(&outcome);
+    assert!(told.contains("JobSet b: never admitted: it waits behind others: ClusterQueue cq"), "{told}");
+}
+
+#[test]
+fn no_run_leaves_the_calendar() {
+    let start = |text: &str| {
+        let scenario = scenario(&format!("{{start: {text:?}, runTime: 365000d}}"));
+        let input =
+            Input::new(read(&(QUEUES.to_owned() + &scenario + &queued_jobset("a", 1, 2, ""))).0, Options::default());
+        Simulation::new(input, &NoFiles, Configuration::default()).map(|simulation| told(&simulation.run()))
+    };
+    assert!(start("4999-12-31T00:00:00Z").unwrap().contains("JobSet a: finished at 365000d 00:02:02"));
+    assert!(start("5000-01-02T00:00:00Z").is_err() && start("1969-01-01T00:00:00Z").is_err());
+    assert!(parse_duration("365001d").is_err());
 }

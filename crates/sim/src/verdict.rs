@@ -153,7 +153,7 @@ fn verdict(world: &World, key: &ObjectRef, object: &Object) -> JobVerdict {
         }
     });
     let pods = || {
-        if let Some(why) = world.too_large.get(key) {
+        if let Some(why) = world.hopeless.get(key) {
             return Some(why.clone());
         }
         let waiting = world.nodes.pending.keys().find(|pod| world.top_owner(pod).as_ref() == Some(key))?;

@@ -19,8 +19,8 @@ pub struct ObjectError(String);
 
 type Result<T> = std::result::Result<T, ObjectError>;
 
-fn failed(problem: impl ToString) -> ObjectError {
-    ObjectError(problem.to_string())
+fn failed(problem: impl Into<String>) -> ObjectError {
+    ObjectError(problem.into())
 }
 
 fn read<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T> {
@@ -40,14 +40,27 @@ fn completed(value: &Value) -> Value {
 }
 
 fn completed_field(name: &str, value: &Value) -> Value {
+    if name == "topologyAssignment" {
+        let mut value = completed(value);
+        if let Some(fields) = value.as_object_mut() {
+            fields.entry("levels").or_insert_with(|| json!([]));
+        }
+        return value;
+    }
     let (key, missing) = match name {
         "conditions" => ("lastTransitionTime", json!("0001-01-01T00:00:00Z")),
         "resourceGroups" => ("coveredResources", json!([])),
         "flavors" if value.is_array() => ("resources", json!([])),
+        "topologyAssignment" => ("levels", json!([])),
         _ => return completed(value),
     };
     let mut value = completed(value);
-    for fields in value.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+    let objects = if let Value::Array(items) = &mut value {
+        items.iter_mut()
+    } else {
+        std::slice::from_mut(&mut value).iter_mut()
+    };
+    for fields in objects.filter_map(Value::as_object_mut) {
         fields.entry(key).or_insert_with(|| missing.clone());
     }
     value
@@ -84,7 +97,7 @@ pub fn resource_list(value: &Value) -> Result<ResourceList> {
     if value.is_null() {
         return Ok(ResourceList::new());
     }
-    convert::resource_list(&read(value)?).map_err(failed)
+    convert::resource_list(&read(value)?).map_err(|e| failed(e.to_string()))
 }
 
 /// A Workload.
@@ -92,7 +105,7 @@ pub fn resource_list(value: &Value) -> Result<ResourceList> {
 /// # Errors
 /// If a field cannot be read.
 pub fn workload(object: &Value) -> Result<Workload> {
-    convert::workload(&read(object)?).map_err(failed)
+    convert::workload(&read(object)?).map_err(|e| failed(e.to_string()))
 }
 
 /// The spec of a pod.
@@ -100,13 +113,13 @@ pub fn workload(object: &Value) -> Result<Workload> {
 /// # Errors
 /// If a field cannot be read.
 pub fn pod_spec(value: &Value) -> Result<PodSpec> {
-    convert::pod_spec(&read(value)?).map_err(failed)
+    convert::pod_spec(&read(value)?).map_err(|e| failed(e.to_string()))
 }
 
 /// A part of a Workload's status.
 fn status(field: &str, value: &Value) -> Result<WorkloadStatus> {
     let status: kueue::WorkloadStatus = read(&json!({ field: value }))?;
-    convert::status_from_api(&status).map_err(failed)
+    convert::status_from_api(&status).map_err(|e| failed(e.to_string()))
 }
 
 /// A list of conditions.
@@ -138,7 +151,7 @@ pub fn admission(value: &Value) -> Result<Admission> {
 /// # Errors
 /// If a field cannot be read or a list is too short.
 pub fn topology_assignment(value: &Value) -> Result<TopologyAssignment> {
-    convert::topology_assignment(&read(value)?).map_err(failed)
+    convert::topology_assignment(&read(value)?).map_err(|e| failed(e.to_string()))
 }
 
 /// A ClusterQueue.
@@ -146,7 +159,7 @@ pub fn topology_assignment(value: &Value) -> Result<TopologyAssignment> {
 /// # Errors
 /// If a field cannot be read.
 pub fn cluster_queue(object: &Value) -> Result<ClusterQueueSpec> {
-    convert::cluster_queue(&read(object)?).map_err(failed)
+    convert::cluster_queue(&read(object)?).map_err(|e| failed(e.to_string()))
 }
 
 /// A Cohort.
@@ -154,7 +167,7 @@ pub fn cluster_queue(object: &Value) -> Result<ClusterQueueSpec> {
 /// # Errors
 /// If a field cannot be read.
 pub fn cohort(object: &Value) -> Result<CohortSpec> {
-    convert::cohort(&read(object)?).map_err(failed)
+    convert::cohort(&read(object)?).map_err(|e| failed(e.to_string()))
 }
 
 /// A LocalQueue.
@@ -162,7 +175,7 @@ pub fn cohort(object: &Value) -> Result<CohortSpec> {
 /// # Errors
 /// If a field cannot be read.
 pub fn local_queue(object: &Value) -> Result<LocalQueueSpec> {
-    convert::local_queue(&read(object)?).map_err(failed)
+    convert::local_queue(&read(object)?).map_err(|e| failed(e.to_string()))
 }
 
 /// A ResourceFlavor.
@@ -170,7 +183,7 @@ pub fn local_queue(object: &Value) -> Result<LocalQueueSpec> {
 /// # Errors
 /// If a field cannot be read.
 pub fn flavor(object: &Value) -> Result<FlavorSpec> {
-    convert::flavor(&read(object)?).map_err(failed)
+    convert::flavor(&read(object)?).map_err(|e| failed(e.to_string()))
 }
 
 /// A Topology.
@@ -186,7 +199,7 @@ pub fn topology(object: &Value) -> Result<TopologySpec> {
 /// # Errors
 /// If a field cannot be read.
 pub fn limit_range(object: &Value) -> Result<LimitRange> {
-    convert::limit_range(&read(object)?).map_err(failed)
+    convert::limit_range(&read(object)?).map_err(|e| failed(e.to_string()))
 }
 
 /// An item of a LimitRange.
@@ -207,7 +220,7 @@ pub fn runtime_class_overheads(objects: &Value) -> Result<BTreeMap<Box<str>, Res
         .map(|object| {
             let class: RuntimeClass = read(object)?;
             let fixed = class.overhead.and_then(|o| o.pod_fixed).unwrap_or_default();
-            Ok((name_of(object).into(), convert::resource_list(&fixed).map_err(failed)?))
+            Ok((name_of(object).into(), convert::resource_list(&fixed).map_err(|e| failed(e.to_string()))?))
         })
         .collect()
 }

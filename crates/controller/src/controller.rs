@@ -159,6 +159,8 @@ pub struct Controller {
     pub(crate) stale: Stale,
     /// What a workload was last said to wait for.
     pub(crate) told: BTreeMap<Key, String>,
+    /// Workloads that wait and do not say yet what for.
+    pub(crate) untold: BTreeSet<Key>,
     /// The check messages that were last recorded as an Event.
     pub(crate) told_checks: BTreeMap<Key, String>,
     /// Workloads whose end was recorded as an Event.
@@ -184,6 +186,7 @@ impl Controller {
             touched: false,
             stale: Stale::default(),
             told: BTreeMap::new(),
+            untold: BTreeSet::new(),
             told_checks: BTreeMap::new(),
             told_finished: BTreeSet::new(),
             create_errors: BTreeMap::new(),
@@ -431,6 +434,7 @@ impl Controller {
             }
         }
         self.run_cycles(now, MOST_CYCLES);
+        self.tell_parked(now);
         self.sync_queues(now);
         if configured || self.fed.cluster_queues.values().any(|q| q.deleting) {
             self.sync_finalizers();

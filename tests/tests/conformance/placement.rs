@@ -10,7 +10,7 @@ use slicegate_placement::{
     Replacement, Topologies, Tree, admission_uses_node, compare_domains, is_within, merge, pod_set_uses_node, truncate,
 };
 use slicegate_quota::Names;
-use slicegate_tests::objects::{self, ObjectError};
+use slicegate_tests::objects;
 use slicegate_workload::{
     FlavorSpec, Labels, PodSpec, Requests, TopologyAssignment, TopologyDomain, TopologyRequest, TopologySpec, Workload,
 };
@@ -51,11 +51,6 @@ pub(crate) fn run(corpus: &Path, kind: &str, report: &mut Report) {
 }
 
 // ----- reading cases ---------------------------------------------------------------------------------------------------
-
-#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
-fn bad(error: ObjectError) -> String {
-    error.to_string()
-}
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_default()
@@ -105,21 +100,23 @@ fn topology_request(value: &Value) -> Result<Option<TopologyRequest>> {
         return Ok(None);
     }
     let pod_set = serde_json::json!({ "spec": { "podSets": [{ "name": "m", "count": 1, "topologyRequest": value }] } });
-    let workload = objects::workload(&pod_set).map_err(bad)?;
+    let workload = objects::workload(&pod_set).map_err(|e| e.to_string())?;
     Ok(workload.spec.pod_sets.into_iter().next().and_then(|p| p.topology_request))
 }
 
 /// A Node.
 pub(crate) fn node(object: &Value) -> Result<Node> {
-    let conditions = objects::conditions(&object["status"]["conditions"]).map_err(bad)?;
+    let conditions = objects::conditions(&object["status"]["conditions"]).map_err(|e| e.to_string())?;
     let pod = serde_json::json!({ "spec": { "nodeTaints": object["spec"]["taints"] } });
     Ok(Node {
         name: objects::name_of(object).into(),
         labels: labels(&object["metadata"]["labels"]),
-        taints: objects::flavor(&pod).map_err(bad)?.node_taints,
+        taints: objects::flavor(&pod).map_err(|e| e.to_string())?.node_taints,
         ready: conditions.is_true(&"Ready".into()),
         unschedulable: object["spec"]["unschedulable"].as_bool().unwrap_or(false),
-        allocatable: Requests::from(&objects::resource_list(&object["status"]["allocatable"]).map_err(bad)?),
+        allocatable: Requests::from(
+            &objects::resource_list(&object["status"]["allocatable"]).map_err(|e| e.to_string())?,
+        ),
     })
 }
 
@@ -136,7 +133,7 @@ fn other_pods(case: &Value) -> Result<OtherPods> {
         if ended || node.is_empty() {
             continue;
         }
-        let spec = objects::pod_spec(&object["spec"]).map_err(bad)?;
+        let spec = objects::pod_spec(&object["spec"]).map_err(|e| e.to_string())?;
         let key = format!("{}/{}", text(&object["metadata"], "namespace"), objects::name_of(object));
         pods.insert(&key, node, Requests::from(&spec.requests()));
     }
@@ -183,10 +180,10 @@ fn assignment_uses_node(case: &Value) -> Result {
     let node = text(case, "node");
     let used = if case["podSetAssignment"].is_object() {
         let wrapped = serde_json::json!({ "clusterQueue": "", "podSetAssignments": [case["podSetAssignment"]] });
-        let admission = objects::admission(&wrapped).map_err(bad)?;
+        let admission = objects::admission(&wrapped).map_err(|e| e.to_string())?;
         admission.pod_set_assignments.first().is_some_and(|p| pod_set_uses_node(p, node))
     } else if case["admission"].is_object() {
-        admission_uses_node(&objects::admission(&case["admission"]).map_err(bad)?, node)
+        admission_uses_node(&objects::admission(&case["admission"]).map_err(|e| e.to_string())?, node)
     } else {
         false
     };
@@ -463,11 +460,13 @@ fn pod_set(value: &Value, names: &mut Names) -> Result<PodSetCase> {
     Ok(PodSetCase {
         name: text(value, "name").to_owned(),
         count: int(value, "count"),
-        pod: objects::pod_spec(&pod).map_err(bad)?,
+        pod: objects::pod_spec(&pod).map_err(|e| e.to_string())?,
         request: PodRequest::new(&requests(&value["podRequests"]), names),
         topology: topology.filter(|_| value["implied"].as_bool() != Some(true)),
         group,
-        previous: (!previous.is_null()).then(|| objects::topology_assignment(previous).map_err(bad)).transpose()?,
+        previous: (!previous.is_null())
+            .then(|| objects::topology_assignment(previous).map_err(|e| e.to_string()))
+            .transpose()?,
     })
 }
 
@@ -512,7 +511,7 @@ fn topology_assignments(case: &Value) -> Result {
         }
     }
     let workload = &case["workload"];
-    let workload = (!workload.is_null()).then(|| objects::workload(workload).map_err(bad)).transpose()?;
+    let workload = (!workload.is_null()).then(|| objects::workload(workload).map_err(|e| e.to_string())).transpose()?;
     let pod_sets: Vec<PodSetCase> =
         list(case, "podSets").map(|p| pod_set(p, &mut names)).collect::<Result<Vec<_>>>()?;
     let requests: Vec<PodSetRequest<'_>> = pod_sets

@@ -344,8 +344,13 @@ impl Context<'_> {
         let meta = object.metadata();
         let named = |name: &Option<String>| name.as_deref().is_some_and(|n| !n.is_empty());
         let wrong = stand_ins.iter().any(|path| path.starts_with("metadata"));
-        if !wrong && !named(&meta.name) && !named(&meta.generate_name) {
-            self.missing_field(subject, "metadata.name", "write a name".to_owned(), report);
+        if !wrong && !named(&meta.name) {
+            let help = if named(&meta.generate_name) {
+                "write a name: what is applied needs one of its own, generateName will not do"
+            } else {
+                "write a name"
+            };
+            self.missing_field(subject, "metadata.name", help.to_owned(), report);
         }
         for finding in validation::validate(object, &validation::Rules::default()) {
             let required = finding.kind == validation::FindingKind::Required;

@@ -379,3 +379,12 @@ fn the_examples_are_good() {
         assert!(text.is_empty() && !loaded.documents.is_empty(), "{text}");
     }
 }
+
+#[test]
+fn what_is_applied_has_a_name_of_its_own() {
+    for meta in ["{generateName: x-}", "{namespace: team}"] {
+        let found = read(&format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {meta}\n")).diagnostics;
+        assert_eq!((found[0].code, found[0].path.as_str()), (Code::MissingField, "metadata.name"), "{meta}");
+        assert_eq!(found[0].help.contains("generateName"), meta.contains("generateName"));
+    }
+}

@@ -88,7 +88,7 @@ fn default_ray_cluster(cluster: &mut slicegate_api::ray::RayClusterSpec) {
     }
 }
 
-fn default_jobset(jobset: &mut JobSet) {
+pub(crate) fn default_jobset(jobset: &mut JobSet) {
     let spec = &mut jobset.spec;
     spec.other.entry("successPolicy".to_owned()).or_insert_with(|| json!({"operator": "All"}));
     spec.other.entry("startupPolicy".to_owned()).or_insert_with(|| json!({"startupPolicyOrder": "AnyOrder"}));

@@ -4,16 +4,19 @@ use std::fmt;
 
 /// Why a text is not a length of time.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{text:?} is not a length of time; write numbers with units, such as 90s, 10m, 1h30m or 7d")]
+#[error("{text:?} is not a length of time up to 1000 years; write numbers with units, such as 90s, 10m, 1h30m or 7d")]
 pub struct ParseDurationError {
     /// The text.
     pub text: String,
 }
 
+/// 1000 years of 365 days, in microseconds.
+const LONGEST: i64 = 365_000 * 86_400_000_000;
+
 /// Reads a length of time such as `90s`, `1h30m`, `1.5h`, `500ms` or `7d`, in microseconds. A bare `0` is no time.
 ///
 /// # Errors
-/// If the text is anything else, negative, or longer than the clock can count.
+/// If the text is anything else, negative, or longer than 1000 years, so that no run leaves the calendar.
 ///
 /// ```
 /// assert_eq!(slicegate_sim::parse_duration("1h30m").unwrap(), 5_400_000_000);
@@ -57,6 +60,9 @@ pub fn parse_duration(text: &str) -> Result<i64, ParseDurationError> {
         }
         total = total.checked_add(value).ok_or_else(fail)?;
         rest = tail;
+    }
+    if total > LONGEST {
+        return Err(fail());
     }
     Ok(total)
 }

@@ -119,7 +119,9 @@ pub enum ScenarioError {
         error: ParseDurationError,
     },
     /// The start cannot be read.
-    #[error("Scenario {scenario}: spec.start: {text:?} is not a time; write it like 2026-01-01T00:00:00Z")]
+    #[error(
+        "Scenario {scenario}: spec.start: {text:?} is not a time between the years 1970 and 5000; write it like 2026-01-01T00:00:00Z"
+    )]
     Start {
         /// The scenario's name.
         scenario: String,
@@ -371,6 +373,10 @@ fn by_rule(items: impl Iterator<Item = Item>) -> Vec<Apply> {
     start
 }
 
+/// The bounds of a scenario's start: 1970 and 5000, in seconds since 1970. Later ones would let a long run leave the calendar.
+const EARLIEST: i64 = 0;
+const LATEST: i64 = 95_617_584_000;
+
 fn read_scenario(scenario: &Scenario, settings: &mut Settings, errors: &mut Vec<ScenarioError>) {
     let name = scenario.metadata.name.clone().unwrap_or_default();
     let spec = &scenario.spec;
@@ -404,8 +410,10 @@ fn read_scenario(scenario: &Scenario, settings: &mut Settings, errors: &mut Vec<
     }
     if let Some(start) = &spec.start {
         match start.parse::<k8s_openapi::jiff::Timestamp>() {
-            Ok(time) => settings.start = Timestamp::from_seconds(time.as_second()),
-            Err(_) => errors.push(ScenarioError::Start { scenario: name, text: start.clone() }),
+            Ok(time) if (EARLIEST..LATEST).contains(&time.as_second()) => {
+                settings.start = Timestamp::from_seconds(time.as_second());
+            }
+            _ => errors.push(ScenarioError::Start { scenario: name, text: start.clone() }),
         }
     }
 }

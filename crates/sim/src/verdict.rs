@@ -127,6 +127,18 @@ fn end_of(object: &Object) -> Option<Result<Timestamp, String>> {
     }
 }
 
+/// Kueue says nothing of a workload that has never been at the head of its queue.
+fn strictly_after(world: &World, job: &ObjectRef, workload: &Workload) -> Option<String> {
+    let queue = ObjectRef::new(Kind::LocalQueue, &*job.namespace, workload.spec.queue_name.as_str());
+    let Some(Object::LocalQueue(queue)) = world.store.get(&queue) else { return None };
+    let name = queue.spec.cluster_queue.as_str();
+    let Some(Object::ClusterQueue(queue)) = world.store.get(&ObjectRef::new(Kind::ClusterQueue, "", name)) else {
+        return None;
+    };
+    let strict = queue.spec.queueing_strategy.as_deref() == Some("StrictFIFO");
+    strict.then(|| format!("it waits behind others: ClusterQueue {name} takes jobs strictly in order (StrictFIFO)"))
+}
+
 fn verdict(world: &World, key: &ObjectRef, object: &Object) -> JobVerdict {
     let answer = |verdict, why| JobVerdict { job: key.clone(), verdict, why };
     match end_of(object) {
@@ -141,7 +153,7 @@ fn verdict(world: &World, key: &ObjectRef, object: &Object) -> JobVerdict {
         }
     });
     let pods = || {
-        if let Some(why) = world.too_large.get(key) {
+        if let Some(why) = world.hopeless.get(key) {
             return Some(why.clone());
         }
         let waiting = world.nodes.pending.keys().find(|pod| world.top_owner(pod).as_ref() == Some(key))?;
@@ -177,6 +189,7 @@ fn verdict(world: &World, key: &ObjectRef, object: &Object) -> JobVerdict {
     }
     let why = condition(&workload, "QuotaReserved").map(|c| c.message.clone()).filter(|m| !m.is_empty());
     let why = if workload.spec.active == Some(false) { Some("the workload is deactivated".to_owned()) } else { why };
+    let why = why.or_else(|| strictly_after(world, key, &workload));
     let was_evicted = condition(&workload, "Evicted").is_some();
     answer(if was_evicted { Verdict::Evicted } else { Verdict::NeverAdmitted }, why)
 }

@@ -80,8 +80,8 @@ pub(crate) struct World {
     pub(crate) stuck: BTreeSet<ClassId>,
     /// What became of jobs that were deleted because their time to live was over.
     pub(crate) expired: BTreeMap<ObjectRef, JobVerdict>,
-    /// Jobs that ask for more objects than are simulated, and what they ask for.
-    pub(crate) too_large: BTreeMap<ObjectRef, String>,
+    /// Jobs that cannot run for a reason that no workload, pod or node shows.
+    pub(crate) hopeless: BTreeMap<ObjectRef, String>,
 }
 
 /// The most Jobs of a JobSet, pods of a Job or workers of a Ray cluster that are simulated.
@@ -120,7 +120,7 @@ impl World {
         let top = self.top_owner(job).unwrap_or_else(|| job.clone());
         let text = format!("it asks for {count} {what}, and no more than {MOST_CHILDREN} are simulated: none is made");
         self.warn(format!("{top}: {text}"));
-        self.too_large.insert(top, text);
+        self.hopeless.insert(top, text);
         true
     }
 

@@ -46,6 +46,9 @@ pub(crate) fn run(args: &SimulateArgs, matches: &ArgMatches) -> Result<ExitCode,
     for warning in &outcome.warnings {
         eprintln!("warning: {warning}");
     }
+    if outcome.verdicts.is_empty() {
+        eprintln!("warning: the manifests hold no job: there is nothing to simulate");
+    }
     if outcome.stopped {
         for (text, micros) in args.at.iter().zip(&at) {
             if outcome.start.plus_micros(*micros) > outcome.end {

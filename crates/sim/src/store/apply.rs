@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use slicegate_api::{Object, ObjectRef};
 use slicegate_controller::WriteError;
 
-use super::Store;
+use super::{Store, immutable};
 
 /// What applying a document did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,8 +21,8 @@ pub(crate) enum Applied {
 impl Store {
     /// Applies a document that was completed by `defaulted` for the case that the object is new.
     ///
-    /// What an earlier document set and this one does not goes; what others set (status, injected labels) stays. Lists are
-    /// replaced as wholes.
+    /// What an earlier document set and this one does not goes; what others set (status, injected labels) stays. Lists that
+    /// differ from the earlier document's are replaced as wholes.
     ///
     /// # Errors
     /// If the result is no object of the kind.
@@ -40,7 +40,13 @@ impl Store {
         }
         let mut merged = live.to_json().map_err(|error| invalid(&key, &error))?;
         merge(&mut merged, &last, &next);
-        let object = key.kind.read(merged).map_err(|error| invalid(&key, &error))?;
+        let mut object = key.kind.read(merged).map_err(|error| invalid(&key, &error))?;
+        if let Object::JobSet(jobset) = &mut object {
+            crate::defaults::default_jobset(std::sync::Arc::make_mut(jobset));
+        }
+        if let Some(field) = immutable::changed(&live, &object) {
+            return Err(WriteError::Invalid { object: key, why: format!("{field} cannot be changed") });
+        }
         let before = self.version;
         self.replace(key.clone(), &live, object);
         self.applied.insert(key, next.to_string().into());
@@ -69,6 +75,8 @@ fn merge(live: &mut Value, last: &Value, next: &Value) {
             continue;
         }
         match live.get_mut(key) {
+            // What others put into a list stays while the user's own part is as it was.
+            Some(_) if value.is_array() && last.get(key) == Some(value) => {}
             Some(old) => merge(old, last.get(key).unwrap_or(&Value::Null), value),
             None => {
                 live.insert(key.clone(), value.clone());

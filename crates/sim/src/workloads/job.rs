@@ -73,6 +73,9 @@ pub(crate) fn complete_job(job: &mut Job, uid: &str) {
     let name = job.metadata.name.clone().unwrap_or_default();
     let Some(spec) = &mut job.spec else { return };
     spec.completion_mode.get_or_insert_with(|| "NonIndexed".to_owned());
+    if spec.parallelism.is_none() && spec.completions.is_none() {
+        spec.completions = Some(1);
+    }
     spec.backoff_limit.get_or_insert(6);
     spec.parallelism.get_or_insert(1);
     spec.manual_selector.get_or_insert(false);
@@ -137,6 +140,21 @@ impl World {
         );
         let uid = self.store.next_uid(&key);
         complete_job(&mut job, &uid);
+        // JobSet makes its Jobs Indexed; the API server takes such a Job only with completions.
+        let indexed = job
+            .spec
+            .as_ref()
+            .is_some_and(|s| s.completion_mode.as_deref() == Some("Indexed") && s.completions.is_none());
+        if indexed {
+            let above = controller_of(&Object::Job(Arc::new(job))).map(|owner| owner.name.clone());
+            let top = above.map(|name| ObjectRef::new(Kind::JobSet, &*key.namespace, name));
+            let top = top.filter(|top| self.store.get(top).is_some()).unwrap_or_else(|| key.clone());
+            let why = format!("{key} is refused: completions must be set, for its completionMode is Indexed");
+            if self.hopeless.insert(top.clone(), why.clone()).is_none() {
+                self.say(Some(top), EntryKind::Refused, why);
+            }
+            return;
+        }
         job.status.get_or_insert_default();
         let _ = self.store.create(job.into());
     }

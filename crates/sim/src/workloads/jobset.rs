@@ -1,6 +1,6 @@
 //! The JobSet controller.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -207,8 +207,9 @@ impl World {
         }
         let mut global_index = 0_i32;
         let mut missing = Vec::new();
+        let later = later_groups(jobset, children);
         for group in &jobset.spec.replicated_jobs {
-            let wait = !dependencies_met(group, jobset, children);
+            let wait = later.contains(group.name.as_str()) || !dependencies_met(group, jobset, children);
             for index in 0..replicas(group) {
                 let job = format!("{name}-{}-{index}", group.name);
                 let key = ObjectRef::new(Kind::Job, namespace, job.as_str());
@@ -291,8 +292,9 @@ impl World {
     }
 
     fn suspend_or_resume(&mut self, jobset: &JobSet, children: &Children, suspend: bool) {
+        let later = later_groups(jobset, children);
         for job in &children.active {
-            if is_suspended(job) == suspend {
+            if is_suspended(job) == suspend || (!suspend && later.contains(replicated_job(job))) {
                 continue;
             }
             let mut job = job.clone();
@@ -366,6 +368,21 @@ fn succeeded(jobset: &JobSet, children: &Children) -> bool {
         .fold(0, i32::saturating_add);
     let done = i32::try_from(done).unwrap_or(i32::MAX);
     wanted > 0 && if any { done > 0 } else { done >= wanted }
+}
+
+/// The replicated jobs whose turn has not come: with startup in order, those after the first that has not started as a whole.
+fn later_groups<'a>(jobset: &'a JobSet, children: &Children) -> BTreeSet<&'a str> {
+    let order =
+        jobset.spec.other.get("startupPolicy").and_then(|p| p.get("startupPolicyOrder")).and_then(Value::as_str);
+    if order != Some("InOrder") || jobset.spec.suspend == Some(true) {
+        return BTreeSet::new();
+    }
+    let statuses = children.statuses(jobset);
+    let started = |group: &&ReplicatedJob| {
+        let status = statuses.iter().find(|status| status.name == group.name);
+        status.is_some_and(|s| s.ready.saturating_add(s.succeeded).saturating_add(s.failed) >= replicas(group))
+    };
+    jobset.spec.replicated_jobs.iter().skip_while(started).skip(1).map(|group| group.name.as_str()).collect()
 }
 
 /// Whether the replicated jobs that one depends on are as far as it needs.

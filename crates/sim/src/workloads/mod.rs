@@ -100,6 +100,9 @@ impl World {
     pub(crate) fn running_pods(&self, pods: &[(ObjectRef, Arc<slicegate_api::Pod>)]) -> String {
         let over = pods.iter().filter(|(_, pod)| crate::cluster::is_over(pod)).count();
         let on = self.on_pools(pods.iter().map(|(key, _)| key));
+        if over == pods.len() && over > 0 {
+            return format!("{over} pods, all of which have ended already");
+        }
         let ended = if over == 0 { String::new() } else { format!(", {over} more have ended already") };
         format!("{} pods{on}{ended}", pods.len().saturating_sub(over))
     }

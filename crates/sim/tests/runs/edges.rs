@@ -183,3 +183,82 @@ fn what_the_simulation_could_not_do_is_found_before() {
     assert!(paths.contains(&("spec.runTimes[nobody]", false)), "{paths:?}");
     assert!(!paths.iter().any(|(path, _)| path.contains("JobSet/a")), "{paths:?}");
 }
+
+#[test]
+fn a_job_behind_others_in_a_strict_queue_is_told_so() {
+    let strict = QUEUES.replace("  namespaceSelector", "  queueingStrategy: StrictFIFO\n  namespaceSelector");
+    let little = strict.replace("1000000000", "8");
+    let outcome = run(&(little + &queued_jobset("a", 2, 2, "") + &queued_jobset("b", 1, 2, "")), None);
+    let told = told(&outcome);
+    assert!(told.contains("JobSet b: never admitted: it waits behind others: ClusterQueue cq"), "{told}");
+}
+
+#[test]
+fn no_run_leaves_the_calendar() {
+    let start = |text: &str| {
+        let scenario = scenario(&format!("{{start: {text:?}, runTime: 365000d}}"));
+        let input =
+            Input::new(read(&(QUEUES.to_owned() + &scenario + &queued_jobset("a", 1, 2, ""))).0, Options::default());
+        Simulation::new(input, &NoFiles, Configuration::default()).map(|simulation| told(&simulation.run()))
+    };
+    assert!(start("4999-12-31T00:00:00Z").unwrap().contains("JobSet a: finished at 365000d 00:02:02"));
+    assert!(start("5000-01-02T00:00:00Z").is_err() && start("1969-01-01T00:00:00Z").is_err());
+    assert!(parse_duration("365001d").is_err());
+}
+
+#[test]
+fn what_may_not_be_changed_is_refused() {
+    let first = queued_jobset("a", 1, 2, "");
+    let changed = [
+        (first.replace("parallelism: 2", "parallelism: 4"), "spec.replicatedJobs cannot be changed"),
+        (first.replace("queue-name: lq", "queue-name: other"), "of a job that is not suspended cannot be changed"),
+        (
+            "apiVersion: kueue.x-k8s.io/v1beta2\nkind: LocalQueue\nmetadata: {name: lq}\nspec: {clusterQueue: x}\n"
+                .to_owned(),
+            "spec.clusterQueue cannot be changed",
+        ),
+    ];
+    for (change, why) in changed {
+        let told = told(&run(&(QUEUES.to_owned() + &first + &change), None));
+        assert!(told.contains(why) && told.contains("1 of 1 jobs finished"), "{told}");
+    }
+    let relabelled = first.replace("labels: {", "labels: {team: x, ");
+    let outcome = run(&(QUEUES.to_owned() + &first + &relabelled), None);
+    assert!(told(&outcome).contains("applied again, changed"), "{}", told(&outcome));
+    // One that waits may change its queue.
+    let waits = first.replace("queue-name: lq", "queue-name: none");
+    assert!(told(&run(&(QUEUES.to_owned() + &waits + &first), None)).contains("1 of 1 jobs finished"));
+}
+
+fn driver_and_workers(order: &str) -> String {
+    let workers = queued_jobset("a", 1, 2, "").replace("annotations", "#");
+    let driver = "  replicatedJobs:\n  - {name: driver, template: {spec: {template: {spec: {containers: [{name: c, image: x}]}}}}}\n";
+    workers.replace("  replicatedJobs:\n", &format!("  startupPolicy: {{startupPolicyOrder: {order}}}\n{driver}"))
+}
+
+#[test]
+fn a_job_without_counts_has_one_pod() {
+    let told = told(&run(&(QUEUES.to_owned() + &driver_and_workers("AnyOrder")), None));
+    assert!(told.contains("1 of 1 jobs finished"), "{told}");
+}
+
+#[test]
+fn replicated_jobs_start_in_order_if_told_to() {
+    let outcome = run(&(QUEUES.to_owned() + &driver_and_workers("InOrder")), None);
+    let started = |name: &str| {
+        let jobs = outcome.objects.values().filter_map(|object| match object {
+            slicegate_api::Object::Job(job) if job.metadata.name.as_deref() == Some(name) => job.status.clone(),
+            _ => None,
+        });
+        jobs.last().and_then(|status| status.start_time).unwrap().0
+    };
+    assert!(started("a-driver-0") < started("a-w-0"));
+    assert!(told(&outcome).contains("1 of 1 jobs finished"), "{}", told(&outcome));
+}
+
+#[test]
+fn an_indexed_job_without_completions_is_refused() {
+    let text = queued_jobset("a", 1, 2, "").replace("        completions: 2\n", "");
+    let told = told(&run(&(QUEUES.to_owned() + &text), None));
+    assert!(told.matches("completions must be set").count() == 2, "{told}");
+}

@@ -223,14 +223,14 @@ items:
 - apiVersion: v1
   kind: Namespace
   metadata: {name: a}
-- apiVersion: jobset.x-k8s.io/v1alpha2
-  kind: JobSetList
+- apiVersion: kueue.x-k8s.io/v1beta2
+  kind: ResourceFlavorList
   items:
   - metadata: {name: b}
 ";
     let documents = good(text);
     let names: Vec<_> = documents.iter().map(|d| d.object().unwrap().reference().to_string()).collect();
-    assert_eq!(names, ["Namespace a", "JobSet b"]);
+    assert_eq!(names, ["Namespace a", "ResourceFlavor b"]);
     assert_eq!((documents[1].line, documents[1].column), (10, 5));
 }
 

@@ -246,11 +246,11 @@ fn a_job_without_counts_has_one_pod() {
 fn replicated_jobs_start_in_order_if_told_to() {
     let outcome = run(&(QUEUES.to_owned() + &driver_and_workers("InOrder")), None);
     let started = |name: &str| {
-        let jobs = outcome.objects.values().filter_map(|object| match object {
+        let mut jobs = outcome.objects.values().filter_map(|object| match object {
             slicegate_api::Object::Job(job) if job.metadata.name.as_deref() == Some(name) => job.status.clone(),
             _ => None,
         });
-        jobs.last().and_then(|status| status.start_time).unwrap().0
+        jobs.next_back().and_then(|status| status.start_time).unwrap().0
     };
     assert!(started("a-driver-0") < started("a-w-0"));
     assert!(told(&outcome).contains("1 of 1 jobs finished"), "{}", told(&outcome));

@@ -17,7 +17,7 @@ use crate::store::key_of;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fed {
     pub(crate) workloads: BTreeMap<Key, Arc<Workload>>,
-    pub(crate) cluster_queues: BTreeMap<Box<str>, ClusterQueueSpec>,
+    pub(crate) cluster_queues: BTreeMap<Box<str>, Arc<ClusterQueueSpec>>,
     pub(crate) local_queues: BTreeMap<Key, LocalQueueSpec>,
     cohorts: BTreeMap<Box<str>, CohortSpec>,
     flavors: BTreeMap<Box<str>, FlavorSpec>,
@@ -81,9 +81,9 @@ impl Controller {
                     Some(Object::ClusterQueue(q)) => self.converted(reference, convert::cluster_queue(q)),
                     _ => None,
                 };
-                match news(&mut self.fed.cluster_queues, name, spec) {
+                match news(&mut self.fed.cluster_queues, name, spec.map(Arc::new)) {
                     News::Same => return,
-                    News::Set(spec) => self.engine.set_cluster_queue(now, spec),
+                    News::Set(spec) => self.engine.set_cluster_queue(now, (*spec).clone()),
                     News::Gone => self.engine.remove_cluster_queue(now, name),
                 }
                 let leads: Vec<Key> = self

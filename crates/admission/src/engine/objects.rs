@@ -13,6 +13,7 @@ use super::activity::{Facts, inactive};
 use super::ids::{LocalQueueId, WorkloadId};
 use super::queue::{PendingQueue, Place};
 use super::state::{ClusterQueue, NamespaceFact};
+use super::tally::Tally;
 use super::{CheckSpec, CohortCycle, Engine};
 
 impl Engine {
@@ -53,7 +54,7 @@ impl Engine {
             queue.spec = spec;
         } else {
             self.state.queues[index] =
-                Some(ClusterQueue { spec, inactive: Vec::new(), holders: Vec::new(), not_ready: 0, admitted: 0 });
+                Some(ClusterQueue { spec, inactive: Vec::new(), holders: Vec::new(), not_ready: 0, tally: Tally::default() });
             self.pending[index] = Some(PendingQueue::default());
         }
         self.update_activity(node);

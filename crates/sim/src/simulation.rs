@@ -246,7 +246,7 @@ impl<A: Admission> Simulation<A> {
     pub fn finish(mut self) -> Outcome {
         let verdicts = verdicts(&self.world);
         let history = self.world.store.take_history();
-        let objects = self.world.store.iter().map(|(key, object)| (key.clone(), object.clone())).collect();
+        let objects = self.world.store.take_objects();
         Outcome {
             start: self.world.settings.start,
             end: self.last,

@@ -83,6 +83,11 @@ impl Store {
         std::mem::take(&mut self.history)
     }
 
+    /// Takes all objects; none are left.
+    pub(crate) fn take_objects(&mut self) -> BTreeMap<ObjectRef, Object> {
+        std::mem::take(&mut self.objects)
+    }
+
     /// Takes the changes since the last call, in order.
     pub(crate) fn take_changes(&mut self) -> Vec<Change> {
         std::mem::take(&mut self.changes)

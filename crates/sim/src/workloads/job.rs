@@ -144,8 +144,9 @@ impl World {
     /// Brings a Job and its pods in line.
     pub(crate) fn sync_job(&mut self, key: &ObjectRef) {
         let Some(Object::Job(job)) = self.store.get(key) else { return };
+        let current = job.clone();
         let mut job = job.clone();
-        let Some(spec) = job.spec.clone() else { return };
+        let Some(spec) = &current.spec else { return };
         if job.metadata.deletion_timestamp.is_some()
             || spec.managed_by.as_deref().is_some_and(|m| m != "kubernetes.io/job-controller")
         {

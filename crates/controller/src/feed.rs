@@ -236,6 +236,11 @@ impl Controller {
             return;
         }
         self.touched = true;
+        if workload.is_finished() {
+            // Nothing more is told of it.
+            self.told.remove(&key);
+            self.told_checks.remove(&key);
+        }
         self.engine.set_workload(now, workload.clone());
         self.mark_stale(&key);
         self.fed.workloads.insert(key.clone(), Arc::new(workload));

@@ -11,7 +11,7 @@ use slicegate_api::{Job, Kind, LabelSelector, Object, ObjectMeta, ObjectRef, Pod
 use crate::cluster::{EXCLUSIVE_TOPOLOGY, JOB_KEY, JOBSET_PRIORITY, is_over, is_running};
 use crate::defaults::{annotation, complete_pod, complete_template};
 use crate::names;
-use crate::store::{api_time, controller_of, owner_reference, sim_time};
+use crate::store::{api_time, controller_of, owner_reference, pack, sim_time};
 use crate::timeline::EntryKind;
 use crate::world::{Event, World};
 
@@ -137,6 +137,9 @@ impl World {
         );
         let uid = self.store.next_uid(&key);
         complete_job(&mut job, &uid);
+        if let Some(meta) = job.spec.as_mut().and_then(|spec| spec.template.metadata.as_mut()) {
+            pack(meta);
+        }
         job.status.get_or_insert_default();
         let _ = self.store.create(job.into());
     }

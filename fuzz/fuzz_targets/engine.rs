@@ -2,7 +2,7 @@
 #![cfg_attr(fuzzing, no_main)]
 
 slicegate_fuzz::fuzz!(|data| {
-    if let Err(why) = slicegate_tests::drive::drive(data) {
+    if let Err(why) = slicegate_fuzz::drive::drive(data) {
         panic!("{why}");
     }
 });

@@ -19,7 +19,8 @@ slicegate_fuzz::fuzz!(|data| {
         if json.contains("${") {
             continue;
         }
-        let again = load(&[Source { name: "again".into(), text: json.clone(), ..Source::default() }], &Options::default());
+        let again =
+            load(&[Source { name: "again".into(), text: json.clone(), ..Source::default() }], &Options::default());
         assert!(!again.has_errors(), "{}: {:?}\n{json}", document.title(), again.diagnostics);
         let [one] = again.documents.as_slice() else { panic!("{} is read as {:?}", document.title(), again.documents) };
         assert_eq!(one.body, document.body, "{json}");

@@ -1,6 +1,10 @@
 //! What the fuzz targets share: the same program is a libFuzzer target when built with `--cfg fuzzing`, and otherwise replays
 //! the files and folders named on its command line.
 
+/// The random events of the engine's property tests.
+#[path = "../../tests/src/drive.rs"]
+pub mod drive;
+
 /// Defines the program: `fuzz!(|data| { ... })`.
 #[macro_export]
 macro_rules! fuzz {

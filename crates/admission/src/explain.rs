@@ -47,7 +47,7 @@ pub enum Cause {
     NoMatchingFlavor,
     /// Quota is free, but its pods find no place together.
     TopologyPlacementFailed,
-    /// Another workload of the same cycle took the room, or the victims.
+    /// Another workload that was decided before it took the room or keeps it free, or took the victims.
     Overtaken,
     /// It needs preemption, which a gate forbids.
     Gated,
@@ -191,7 +191,7 @@ impl fmt::Display for Cause {
             Self::NoMatchingFlavor => f.write_str("No flavor of its ClusterQueue suits it."),
             Self::TopologyPlacementFailed => f.write_str("Quota is free, but its pods find no place together."),
             Self::Overtaken => {
-                f.write_str("Another workload took the room in the same cycle; it is tried again at once.")
+                f.write_str("It fits alone, but a workload that is decided before it takes the room or keeps it free; it is tried again at once.")
             }
             Self::Gated => f.write_str("It needs preemption, which a preemption gate forbids."),
             Self::NotAdmissible => f.write_str("It is kept out of its queue."),

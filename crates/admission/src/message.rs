@@ -5,6 +5,9 @@ const CONDITION_LIMIT: usize = 32 * 1024;
 /// The longest note of an event.
 const NOTE_LIMIT: usize = 1024;
 
+/// What a workload is told that would fit, had nothing been decided before it.
+pub(crate) const NO_LONGER_FITS: &str = "Workload no longer fits after processing another workload";
+
 /// Cuts a message of a condition to what the API takes.
 pub(crate) fn condition(text: &str) -> Box<str> {
     cut(text, CONDITION_LIMIT)

@@ -172,6 +172,8 @@ pub struct Controller {
     pub(crate) synced: Synced,
     /// What a workload was last said to wait for.
     pub(crate) told: BTreeMap<Key, String>,
+    /// Workloads that wait and do not say yet what for.
+    pub(crate) untold: BTreeSet<Key>,
     /// The check messages that were last recorded as an Event.
     pub(crate) told_checks: BTreeMap<Key, String>,
     /// Workloads whose end was recorded as an Event.
@@ -199,6 +201,7 @@ impl Controller {
             finalizers_due: false,
             synced: Synced::default(),
             told: BTreeMap::new(),
+            untold: BTreeSet::new(),
             told_checks: BTreeMap::new(),
             told_finished: BTreeSet::new(),
             create_errors: BTreeMap::new(),
@@ -467,6 +470,7 @@ impl Controller {
             self.mark_queue(reference);
         }
         self.run_cycles(now, MOST_CYCLES);
+        self.tell_parked(now);
         self.sync_queues(now);
         if self.finalizers_due || self.fed.cluster_queues.values().any(|q| q.deleting) {
             self.finalizers_due = self.sync_finalizers();

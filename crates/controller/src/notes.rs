@@ -272,7 +272,7 @@ fn details(explanation: &Explanation) -> Vec<String> {
                     )
                 })
                 .collect();
-            let mark = if flavor.chosen { "takes" } else { "tried" };
+            let mark = if flavor.chosen { "would take" } else { "tried" };
             lines.push(format!("{}: {mark} flavor {}: {}", pod_set.name, flavor.flavor, parts.join("; ")));
         }
     }

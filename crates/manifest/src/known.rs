@@ -18,10 +18,16 @@ pub(crate) fn fields<S: for<'de> DeserializeSeed<'de>>(seed: S, path: &[Step]) -
     found
 }
 
-/// The name nearest to one that was misspelt, if any is near.
+/// The name nearest to one that was misspelt, if any is near; else the only one that begins so: fields were renamed in that way
+/// (`cohort` became `cohortName`).
 pub(crate) fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let near = known.iter().map(|k| (distance(name, k), *k)).min()?;
-    (near.0 <= name.chars().count() / 3).then_some(near.1)
+    let length = name.chars().count();
+    if near.0 <= length / 3 {
+        return Some(near.1);
+    }
+    let mut longer = known.iter().copied().filter(|k| length > 2 && k.starts_with(name));
+    longer.next().filter(|_| longer.next().is_none())
 }
 
 /// How many letters must be changed, added, taken away or swapped with the next.
@@ -156,6 +162,9 @@ mod tests {
         assert_eq!(nearest("nominalQouta", &known), Some("nominalQuota"));
         assert_eq!(nearest("borrowLimit", &known), Some("borrowingLimit"));
         assert_eq!(nearest("nominalquota", &known), Some("nominalQuota"));
+        assert_eq!(nearest("borrowing", &known), Some("borrowingLimit"), "the only one that begins so");
+        assert_eq!(nearest("cohort", &["cohortName", "cohortLabel"]), None, "one of several");
+        assert_eq!(nearest("no", &known), None, "too short");
         assert_eq!(nearest("weight", &known), None);
         assert_eq!(nearest("", &known), None);
         assert_eq!(nearest("x", &[]), None);

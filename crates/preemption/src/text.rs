@@ -58,7 +58,7 @@ impl fmt::Display for Message<'_> {
     }
 }
 
-/// A node's place in the forest, from the root: `/root/cohort/cluster-queue`.
+/// A node's place in the forest, from the root: `/all/cohort/cluster-queue`.
 pub fn path(forest: &Forest, node: NodeId) -> String {
     let mut parts: Vec<&str> = vec![forest.name(node)];
     parts.extend(forest.ancestors(node).map(|n| forest.name(n)));

@@ -158,6 +158,43 @@ pub enum ScenarioError {
     },
 }
 
+impl ScenarioError {
+    /// The scenario's name.
+    pub fn scenario(&self) -> &str {
+        match self {
+            Self::Duration { scenario, .. }
+            | Self::Start { scenario, .. }
+            | Self::NoSuchObject { scenario, .. }
+            | Self::NothingToDo { scenario, .. }
+            | Self::File { scenario, .. } => scenario,
+        }
+    }
+
+    /// The field's path.
+    pub fn field(&self) -> &str {
+        match self {
+            Self::Duration { field, .. }
+            | Self::NoSuchObject { field, .. }
+            | Self::NothingToDo { field, .. }
+            | Self::File { field, .. } => field,
+            Self::Start { .. } => "spec.start",
+        }
+    }
+
+    /// What is wrong, without saying where.
+    pub fn message(&self) -> String {
+        let text = self.to_string();
+        let place = format!("Scenario {}: {}: ", self.scenario(), self.field());
+        text.strip_prefix(&place).map_or(text.clone(), ToOwned::to_owned)
+    }
+}
+
+/// All that keeps the scenarios among these documents from being played.
+pub fn scenario_errors(items: &[Item], files: &dyn Files) -> Vec<ScenarioError> {
+    let input = Input { items: items.to_vec(), options: Options::default() };
+    Plan::new(input, files).err().unwrap_or_default()
+}
+
 /// The numbers of a simulation, in microseconds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Settings {
@@ -212,7 +249,7 @@ pub(crate) struct Plan {
     pub(crate) applies: Vec<Apply>,
 }
 
-fn is_job(object: &Object) -> bool {
+pub(crate) fn is_job(object: &Object) -> bool {
     matches!(object.kind(), Kind::JobSet | Kind::Job | Kind::RayJob | Kind::RayCluster | Kind::Pod | Kind::Workload)
 }
 

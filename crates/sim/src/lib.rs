@@ -27,7 +27,7 @@ mod world;
 
 pub use admission::Admission;
 pub use duration::{Elapsed, ParseDurationError, kubectl_age, parse_duration};
-pub use input::{Files, Input, Item, ManifestFiles, NoFiles, Options, ScenarioError};
+pub use input::{Files, Input, Item, ManifestFiles, NoFiles, Options, ScenarioError, scenario_errors};
 pub use preflight::preflight;
 pub use simulation::{Outcome, RecordedEvent, Simulation, Violation};
 pub use store::{History, Revision, Store};

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use slicegate_api::nodepool::NodePool;
+use slicegate_api::scenario::{RUN_TIME, Scenario};
 use slicegate_api::{Kind, Object, PodTemplateSpec};
 use slicegate_manifest::{Body, Code, Diagnostic, Document, Severity, Source};
 use slicegate_tpu::{MachineType, SliceShape, label};
@@ -13,6 +14,10 @@ use slicegate_tpu::{MachineType, SliceShape, label};
 use crate::cluster::pool::Pool;
 use crate::cluster::shape::Shape;
 use crate::defaults::{TPU, complete, complete_pod};
+use crate::duration::parse_duration;
+
+/// The nodes of the largest GKE clusters.
+const MOST_NODES: i32 = 65_000;
 
 /// Looks at all documents together, in the order in which they were read. `sources` are the texts they were read from.
 pub fn preflight(documents: &[Document], sources: &[Source]) -> Vec<Diagnostic> {
@@ -24,12 +29,13 @@ pub fn preflight(documents: &[Document], sources: &[Source]) -> Vec<Diagnostic> 
             Body::NodePool(pool) => node_pool(document, pool, &mut findings),
             Body::Object(object) => {
                 references(document, object, &names, &mut findings);
+                run_time(document, object, &mut findings);
                 for set in pod_sets(object) {
                     hosts(document, &set, &mut findings);
                     pools.look_for(document, &set, &mut findings);
                 }
             }
-            Body::Scenario(_) => {}
+            Body::Scenario(scenario) => run_times(document, scenario, &names, &mut findings),
         }
     }
     findings.all
@@ -50,9 +56,36 @@ impl Findings<'_> {
     }
 }
 
+// ----- run times -------------------------------------------------------------------------------------------------------
+
+fn run_time(document: &Document, object: &Object, findings: &mut Findings<'_>) {
+    if let Some(text) = crate::defaults::annotation(object.metadata(), RUN_TIME)
+        && let Err(why) = parse_duration(text)
+    {
+        let path = format!("metadata.annotations[{RUN_TIME}]");
+        let help = "without the annotation the job runs as long as the scenario says, or 60s".to_owned();
+        findings.add(document, Severity::Error, Code::InvalidValue, &path, why.to_string(), help);
+    }
+}
+
+fn run_times(document: &Document, scenario: &Scenario, names: &Names, findings: &mut Findings<'_>) {
+    for job in scenario.spec.run_times.keys() {
+        if !names.any_called(job) {
+            let message = format!("no document describes {job}: this run time is for nothing");
+            let help = "name a job as name, kind/name or kind/namespace/name".to_owned();
+            findings.warn(document, Code::DanglingReference, &format!("spec.runTimes[{job}]"), message, help);
+        }
+    }
+}
+
 // ----- node pools ------------------------------------------------------------------------------------------------------
 
 fn node_pool(document: &Document, pool: &NodePool, findings: &mut Findings<'_>) {
+    if pool.initial_node_count.is_some_and(|nodes| nodes > MOST_NODES) {
+        let message = format!("a GKE cluster has at most {MOST_NODES} nodes");
+        let help = "correct initialNodeCount".to_owned();
+        findings.add(document, Severity::Error, Code::InvalidValue, "initialNodeCount", message, help);
+    }
     let name = pool.config.machine_type.as_str();
     let machine = match name.parse::<MachineType>() {
         Ok(machine) => machine,
@@ -106,6 +139,17 @@ impl Names {
 
     fn has(&self, kind: Kind, namespace: &str, name: &str) -> bool {
         self.0.contains(&(kind, namespace.to_owned(), name.to_owned()))
+    }
+
+    /// Whether there is an object that a run time given for `job` is for.
+    fn any_called(&self, job: &str) -> bool {
+        let parts: Vec<&str> = job.split('/').collect();
+        self.0.iter().any(|(kind, namespace, name)| match parts.as_slice() {
+            [n] => name == n,
+            [k, n] => kind.as_str() == *k && name == n,
+            [k, ns, n] => kind.as_str() == *k && namespace == ns && name == n,
+            _ => false,
+        })
     }
 
     /// What there is instead, for a help line.
@@ -248,6 +292,13 @@ fn pod_sets(object: &Object) -> Vec<Pods<'_>> {
         }
         _ => Vec::new(),
     }
+}
+
+/// The priority classes of a job's pods.
+pub(crate) fn priority_classes(object: &Object) -> Vec<String> {
+    let class =
+        |set: &Pods<'_>| set.template.spec.as_ref()?.priority_class_name.clone().filter(|name| !name.is_empty());
+    pod_sets(object).iter().filter_map(class).collect()
 }
 
 fn shape(template: &PodTemplateSpec) -> Option<Shape> {

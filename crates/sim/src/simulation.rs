@@ -35,8 +35,10 @@ pub struct RecordedEvent {
 pub struct Outcome {
     /// When it started.
     pub start: Timestamp,
-    /// When the last thing happened.
+    /// When the last thing happened, or when it was stopped.
     pub end: Timestamp,
+    /// Whether it was stopped while there was more to come.
+    pub stopped: bool,
     /// What happened.
     pub timeline: Vec<Entry>,
     /// What was taken otherwise than written, or taken to be there.
@@ -135,6 +137,8 @@ pub struct Simulation<A = Controller> {
     idle_wakes: usize,
     last: Timestamp,
     over: bool,
+    /// When the simulation was stopped with more to come.
+    stopped: Option<Timestamp>,
 }
 
 impl Simulation<Controller> {
@@ -176,6 +180,7 @@ impl<A: Admission> Simulation<A> {
             idle_wakes: 0,
             last,
             over: false,
+            stopped: None,
         })
     }
 
@@ -196,6 +201,7 @@ impl<A: Admission> Simulation<A> {
             return false;
         };
         if limit.is_some_and(|limit| at > limit) {
+            self.stopped = limit;
             self.over = true;
             return false;
         }
@@ -244,12 +250,15 @@ impl<A: Admission> Simulation<A> {
 
     /// What came of it.
     pub fn finish(mut self) -> Outcome {
-        let verdicts = verdicts(&self.world);
+        let later = self.stopped.map(|at| at.micros_since(self.world.settings.start));
+        let later = self.applies.iter().filter(|apply| later.is_some_and(|at| apply.at > at));
+        let verdicts = verdicts(&self.world, later.map(|apply| &apply.item));
         let history = self.world.store.take_history();
         let objects = self.world.store.take_objects();
         Outcome {
             start: self.world.settings.start,
-            end: self.last,
+            end: self.stopped.unwrap_or(self.last),
+            stopped: self.stopped.is_some(),
             timeline: self.world.timeline,
             warnings: self.world.warnings,
             history,
@@ -315,7 +324,14 @@ impl<A: Admission> Simulation<A> {
                     crate::store::Applied::Configured => "applied again, changed",
                     crate::store::Applied::Unchanged => "applied again, unchanged",
                 };
-                self.world.say(Some(key), EntryKind::Applied, text.to_owned());
+                self.world.say(Some(key.clone()), EntryKind::Applied, text.to_owned());
+                let queued = defaults::label(document.metadata(), defaults::QUEUE_NAME).is_some();
+                if queued
+                    && crate::input::is_job(&document)
+                    && let Some(why) = crate::verdict::missing_class(&self.world, &document)
+                {
+                    self.world.say(Some(key), EntryKind::Waiting, format!("gets no workload: {why}"));
+                }
             }
             Err(error) => self.world.say(Some(key), EntryKind::Refused, error.to_string()),
         }

@@ -4,8 +4,13 @@ use slicegate_api::kueue::Workload;
 use slicegate_api::{Kind, Object, ObjectRef};
 use slicegate_workload::Timestamp;
 
+use crate::input::Item;
 use crate::store::sim_time;
 use crate::world::World;
+
+/// The kinds that there are verdicts on.
+const JOBS: [Kind; 4] = [Kind::Job, Kind::JobSet, Kind::RayCluster, Kind::RayJob];
+const PRIORITY_CLASS: &str = "kueue.x-k8s.io/priority-class";
 
 /// How a job ended up.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,6 +34,8 @@ pub enum Verdict {
     NeverAdmitted,
     /// It is in no queue: nobody holds it back.
     NotQueued,
+    /// The simulation was stopped before it was applied.
+    NotApplied,
 }
 
 /// What became of a job.
@@ -46,17 +53,52 @@ fn condition<'a>(workload: &'a Workload, kind: &str) -> Option<&'a slicegate_api
     workload.status.conditions.iter().find(|c| c.type_ == kind)
 }
 
-/// The verdicts on all jobs that nobody owns, by kind, namespace and name.
-pub(crate) fn verdicts(world: &World) -> Vec<JobVerdict> {
+/// The verdicts on all jobs that nobody owns, by kind, namespace and name: those that are there, those whose time to live is
+/// over, and those of `later` documents that were not applied any more.
+pub(crate) fn verdicts<'a>(world: &World, later: impl Iterator<Item = &'a Item>) -> Vec<JobVerdict> {
     let mut all = Vec::new();
-    for kind in [Kind::Job, Kind::JobSet, Kind::RayCluster, Kind::RayJob] {
+    for kind in JOBS {
         for (key, object) in world.store.of_kind(kind) {
             if crate::store::controller_of(object).is_none() {
                 all.push(verdict(world, key, object));
             }
         }
     }
+    all.extend(world.expired.values().filter(|gone| world.store.get(&gone.job).is_none()).cloned());
+    for item in later {
+        let Item::Object(object) = item else { continue };
+        let mut job = object.reference();
+        if job.namespace.is_empty() {
+            job.namespace = "default".into();
+        }
+        if JOBS.contains(&job.kind) && !all.iter().any(|verdict| verdict.job == job) {
+            all.push(JobVerdict { job, verdict: Verdict::NotApplied, why: None });
+        }
+    }
+    all.sort_by(|a, b| a.job.cmp(&b.job));
     all
+}
+
+/// The verdict on a job that is about to be deleted.
+pub(crate) fn verdict_on(world: &World, key: &ObjectRef) -> Option<JobVerdict> {
+    let object = world.store.get(key)?;
+    if !JOBS.contains(&key.kind) || crate::store::controller_of(object).is_some() {
+        return None;
+    }
+    Some(verdict(world, key, object))
+}
+
+/// Why no Workload is made for a job, as far as one can tell from its priority classes.
+pub(crate) fn missing_class(world: &World, object: &Object) -> Option<String> {
+    let missing = |kind: Kind, name: &str| {
+        let there = name.starts_with("system-") || world.store.get(&ObjectRef::new(kind, "", name)).is_some();
+        (!there).then(|| format!("there is no {kind} {name}"))
+    };
+    if let Some(class) = crate::defaults::label(object.metadata(), PRIORITY_CLASS) {
+        return missing(Kind::WorkloadPriorityClass, class);
+    }
+    let mut classes = crate::preflight::priority_classes(object).into_iter();
+    classes.find_map(|class| missing(Kind::PriorityClass, &class))
 }
 
 fn end_of(object: &Object) -> Option<Result<Timestamp, String>> {
@@ -99,6 +141,9 @@ fn verdict(world: &World, key: &ObjectRef, object: &Object) -> JobVerdict {
         }
     });
     let pods = || {
+        if let Some(why) = world.too_large.get(key) {
+            return Some(why.clone());
+        }
         let waiting = world.nodes.pending.keys().find(|pod| world.top_owner(pod).as_ref() == Some(key))?;
         world.why_pending(waiting).map(|why| format!("its pods find no node: {why}"))
     };
@@ -109,7 +154,10 @@ fn verdict(world: &World, key: &ObjectRef, object: &Object) -> JobVerdict {
                 let verdict = if world.told_running.contains(key) { Verdict::Running } else { Verdict::NotQueued };
                 answer(verdict, pods())
             }
-            Some(queue) => answer(Verdict::NeverAdmitted, Some(format!("no workload was made for it (queue {queue})"))),
+            Some(queue) => {
+                let why = missing_class(world, object).map_or(String::new(), |why| format!(": {why}"));
+                answer(Verdict::NeverAdmitted, Some(format!("no workload was made for it (queue {queue}){why}")))
+            }
         };
     };
     let is_true = |kind: &str| condition(&workload, kind).is_some_and(|c| c.status == "True");

@@ -1,6 +1,6 @@
 //! Everything but the controller under simulation: store, clock, cluster, and the controllers of others.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use slicegate_api::scenario::RUN_TIME;
 use slicegate_api::{Kind, Object, ObjectRef, Pod};
@@ -16,6 +16,7 @@ use crate::input::Settings;
 use crate::narrator::Narrator;
 use crate::store::{Store, controller_of};
 use crate::timeline::{Entry, EntryKind};
+use crate::verdict::{JobVerdict, verdict_on};
 
 /// Something that is due.
 #[derive(Clone, PartialEq, Debug)]
@@ -77,7 +78,14 @@ pub(crate) struct World {
     pub(crate) idle_watch: BTreeSet<(PoolId, Timestamp)>,
     pub(crate) searching: BTreeSet<ObjectRef>,
     pub(crate) stuck: BTreeSet<ClassId>,
+    /// What became of jobs that were deleted because their time to live was over.
+    pub(crate) expired: BTreeMap<ObjectRef, JobVerdict>,
+    /// Jobs that ask for more objects than are simulated, and what they ask for.
+    pub(crate) too_large: BTreeMap<ObjectRef, String>,
 }
+
+/// The most Jobs of a JobSet, pods of a Job or workers of a Ray cluster that are simulated.
+const MOST_CHILDREN: i64 = 100_000;
 
 impl World {
     pub(crate) fn new(settings: Settings, keep_history: bool) -> Self {
@@ -102,6 +110,18 @@ impl World {
         if self.warned.insert(text.clone()) {
             self.warnings.push(text);
         }
+    }
+
+    /// Whether a job asks for more objects than are simulated; it then gets none of them, and it is said why.
+    pub(crate) fn is_too_large(&mut self, job: &ObjectRef, count: i64, what: &str) -> bool {
+        if count <= MOST_CHILDREN {
+            return false;
+        }
+        let top = self.top_owner(job).unwrap_or_else(|| job.clone());
+        let text = format!("it asks for {count} {what}, and no more than {MOST_CHILDREN} are simulated: none is made");
+        self.warn(format!("{top}: {text}"));
+        self.too_large.insert(top, text);
+        true
     }
 
     /// How long a job runs: by its annotation, by name in the scenario, or as long as all.
@@ -159,6 +179,9 @@ impl World {
             Event::Request { request, uid, step } => self.request_step(&request, &uid, step),
             Event::Expire { object, uid } => {
                 if self.store.get(&object).is_some_and(|now| now.uid() == &*uid) {
+                    if let Some(verdict) = verdict_on(self, &object) {
+                        self.expired.insert(object.clone(), verdict);
+                    }
                     self.store.delete(&object);
                 }
             }

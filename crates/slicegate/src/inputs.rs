@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use slicegate_manifest::{
     Body, Code, Diagnostic, Document, Options, PathSpec, Severity, Source, load, sources_from_paths,
 };
-use slicegate_sim::{Files, Item, preflight};
+use slicegate_sim::{Files, Item, ScenarioError, preflight, scenario_errors};
 
 use crate::args::Place;
 
@@ -60,6 +60,21 @@ pub(crate) fn read(places: &[Place], ambient: &Env) -> Result<Inputs, String> {
         let first = sources.len();
         documents.extend(loaded.documents.into_iter().map(|d| Document { source: d.source + first, ..d }));
         sources.extend(more);
+    }
+    let unread = inputs.diagnostics.iter().any(Diagnostic::is_error);
+    let scenarios = scenario_errors(&inputs.items, &inputs.files);
+    // What was not read is told of already.
+    let scenarios = scenarios.iter().filter(|error| match error {
+        ScenarioError::File { .. } => false,
+        ScenarioError::NoSuchObject { .. } => !unread,
+        _ => true,
+    });
+    for error in scenarios {
+        let named = |d: &&Document| matches!(&d.body, Body::Scenario(s) if s.metadata.name.as_deref().unwrap_or_default() == error.scenario());
+        let told = documents.iter().find(named);
+        let told =
+            told.map(|d| d.diagnostic(&sources, Severity::Error, Code::InvalidValue, error.field(), error.message()));
+        inputs.diagnostics.extend(told);
     }
     inputs.diagnostics.extend(preflight(&documents, &sources));
     Ok(inputs)

@@ -46,6 +46,14 @@ pub(crate) fn run(args: &SimulateArgs, matches: &ArgMatches) -> Result<ExitCode,
     for warning in &outcome.warnings {
         eprintln!("warning: {warning}");
     }
+    if outcome.stopped {
+        for (text, micros) in args.at.iter().zip(&at) {
+            if outcome.start.plus_micros(*micros) > outcome.end {
+                let end = Elapsed(outcome.end.micros_since(outcome.start));
+                eprintln!("warning: --at {text} is left out: the simulation was stopped before, at {end}");
+            }
+        }
+    }
     print(args, &outcome, &at)?;
     let done = outcome.verdicts.iter().all(|v| matches!(v.verdict, Verdict::Finished { .. }));
     Ok(if done { ExitCode::SUCCESS } else { ExitCode::from(NOT_FINISHED) })
@@ -80,7 +88,8 @@ fn text(args: &SimulateArgs, outcome: &Outcome, at: &[i64], colour: bool) -> Str
     let times: Vec<_> = if at.is_empty() {
         vec![outcome.end]
     } else {
-        at.iter().map(|&micros| outcome.start.plus_micros(micros)).collect()
+        let times = at.iter().map(|&micros| outcome.start.plus_micros(micros));
+        times.filter(|time| !outcome.stopped || *time <= outcome.end).collect()
     };
     for time in times {
         let _ = writeln!(text, "At {}:", Elapsed(time.micros_since(outcome.start)));

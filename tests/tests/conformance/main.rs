@@ -12,6 +12,7 @@ mod encoding;
 mod flavor;
 mod lifecycle;
 mod nodes;
+mod placement;
 mod preemption;
 mod queues;
 mod quota;
@@ -31,7 +32,7 @@ const KINDS: [(&str, &[Runner]); 9] = [
     ("preemption", &[preemption::run]),
     ("cycle", &[cycle::run]),
     ("random", &[cycle::run]),
-    ("placement", &[encoding::run]),
+    ("placement", &[encoding::run, placement::run]),
     ("jobs", &[]),
     ("checks", &[lifecycle::run]),
     ("validation", &[]),

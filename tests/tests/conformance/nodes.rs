@@ -1,89 +1,64 @@
-//! A placer for cases whose topologies have one level, the node: pods go to one node, in order of name.
+//! Topologies of a case, as the assigner of flavors asks for them.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use serde_json::Value;
 use slicegate_flavor::{FlavorTable, LevelSupport, PlacementFailure, PlacementRequest, PlacementUsage, Placer};
+use slicegate_placement::{Features, Node, OtherPods, Placement, PodRequest, PodSetRequest, Reach, Topologies};
 use slicegate_quota::FlavorId;
 use slicegate_tests::objects;
-use slicegate_workload::{Requests, TopologyAssignment, TopologyDomain, Workload};
+use slicegate_workload::{FlavorSpec, PodSet, Requests, TopologyAssignment, TopologyDomain, TopologySpec, Workload};
 
+use crate::placement::node;
 use crate::setup::Setup;
 
-#[derive(Clone)]
-struct Node {
-    name: String,
-    capacity: Requests,
-    used: Requests,
-}
-
-#[derive(Clone, Default)]
-struct Pool {
-    topology: String,
-    levels: Vec<Box<str>>,
-    nodes: Vec<Node>,
-}
-
-/// Flavors with nodes.
+/// Flavors with topologies.
 #[derive(Default)]
 pub(crate) struct Nodes {
-    pools: BTreeMap<FlavorId, Pool>,
-    /// By pod set: the levels it asks for and what one pod takes.
-    pod_sets: Vec<(Vec<Box<str>>, Requests)>,
+    flavors: BTreeSet<FlavorId>,
+    topologies: Topologies,
+    pod_sets: Vec<(PodSet, PodRequest)>,
 }
 
 impl Nodes {
+    /// Flavors that have a topology, of which nothing else is known.
     pub(crate) fn of_flavors(flavors: &FlavorTable) -> Self {
         let with_topology = flavors.iter().filter(|(_, f)| f.is_some_and(|f| f.topology.is_some()));
-        Self { pools: with_topology.map(|(id, _)| (id, Pool::default())).collect(), pod_sets: Vec::new() }
+        Self { flavors: with_topology.map(|(id, _)| id).collect(), ..Self::default() }
     }
 
+    /// The Topologies and Nodes of a case.
     pub(crate) fn new(case: &Value, w: &Workload, setup: &mut Setup) -> Result<Self, String> {
-        let mut result = Self::default();
-        let mut topologies = BTreeMap::new();
+        let mut result = Self { topologies: Topologies::new(Features::default()), ..Self::default() };
+        let nodes: Vec<Node> = objects::of_kind(&case["objects"], "Node").map(node).collect::<Result<_, _>>()?;
         for object in objects::of_kind(&case["objects"], "Topology") {
-            let topology = objects::topology(object).map_err(|e| e.to_string())?;
-            topologies.insert(topology.name, topology.levels);
-        }
-        let found: Vec<(FlavorId, Box<str>)> =
-            setup.flavors.iter().filter_map(|(id, flavor)| Some((id, flavor?.topology.clone()?))).collect();
-        for (id, topology) in found {
-            let Some(levels) = topologies.get(&topology) else { continue };
-            let labels = setup.flavors.get(id).map(|f| f.node_labels.clone()).unwrap_or_default();
-            let mut nodes = Vec::new();
-            for object in objects::of_kind(&case["objects"], "Node") {
-                let of = |key: &str| object["metadata"]["labels"][key].as_str().unwrap_or_default().to_owned();
-                if !labels.iter().all(|(key, value)| of(key) == **value) {
-                    continue;
-                }
-                let allocatable =
-                    objects::resource_list(&object["status"]["allocatable"]).map_err(|e| e.to_string())?;
-                let capacity = Requests::from(&allocatable);
-                nodes.push(Node { name: objects::name_of(object).to_owned(), capacity, used: Requests::new() });
+            let topology: TopologySpec = objects::topology(object).map_err(|e| e.to_string())?;
+            let of_topology: Vec<(FlavorId, FlavorSpec)> = setup
+                .flavors
+                .iter()
+                .filter_map(|(id, flavor)| Some((id, flavor?.clone())))
+                .filter(|(_, flavor)| flavor.topology.as_ref() == Some(&topology.name))
+                .collect();
+            for (id, flavor) in of_topology {
+                result.topologies.set(&flavor, &topology, &nodes, &OtherPods::new(), &mut setup.names);
+                result.flavors.insert(id);
             }
-            nodes.sort_by(|a, b| a.name.cmp(&b.name));
-            result.pools.insert(id, Pool { topology: topology.to_string(), levels: levels.clone(), nodes });
         }
-        for usage in case["tasUsage"].as_array().into_iter().flatten() {
-            let id = setup.names.intern_flavor(usage["flavor"].as_str().unwrap_or_default());
-            let Some(pool) = result.pools.get_mut(&id) else { continue };
-            let name = usage["domain"].as_array().and_then(|d| d.last()?.as_str()).unwrap_or_default();
-            let count = usage["count"].as_i64().unwrap_or(0);
-            for node in pool.nodes.iter_mut().filter(|n| n.name == name) {
-                for (resource, amount) in usage["podRequests"].as_object().into_iter().flatten() {
-                    node.used.add(resource, amount.as_i64().unwrap_or(0).saturating_mul(count));
-                }
-            }
+        for used in case["tasUsage"].as_array().into_iter().flatten() {
+            let flavor = setup.names.intern_flavor(used["flavor"].as_str().unwrap_or_default());
+            let values = used["domain"].as_array().into_iter().flatten();
+            let count = used["count"].as_i64().and_then(|n| i32::try_from(n).ok()).unwrap_or_default();
+            let domain = TopologyDomain { values: values.filter_map(|v| Some(v.as_str()?.into())).collect(), count };
+            let amounts = used["podRequests"].as_object().into_iter().flatten();
+            let requests: Requests = amounts.map(|(r, n)| (r.as_str(), n.as_i64().unwrap_or(0))).collect();
+            let request = PodRequest::new(&requests, &mut setup.names);
+            let assignment = TopologyAssignment { levels: Vec::new(), domains: vec![domain] };
+            let usage = result.topologies.usage(flavor, &assignment, &request);
+            result.topologies.add(&usage, Reach::Node);
         }
         for pod_set in &w.spec.pod_sets {
-            let mut levels: Vec<Box<str>> = Vec::new();
-            if let Some(request) = &pod_set.topology_request {
-                levels.extend(request.required.clone());
-                levels.extend(request.preferred.clone());
-                levels.extend(request.slice_required_topology.clone());
-                levels.extend(request.slice_constraints.iter().map(|c| c.topology.clone()));
-            }
-            result.pod_sets.push((levels, Requests::from(&pod_set.pod.requests())));
+            let request = PodRequest::new(&Requests::from(&pod_set.pod.requests()), &mut setup.names);
+            result.pod_sets.push((pod_set.clone(), request));
         }
         Ok(result)
     }
@@ -91,14 +66,16 @@ impl Nodes {
 
 impl Placer for Nodes {
     fn has_topology(&self, flavor: FlavorId) -> bool {
-        self.pools.contains_key(&flavor)
+        self.flavors.contains(&flavor)
     }
 
     fn supports(&self, flavor: FlavorId, pod_set: usize) -> LevelSupport {
-        let Some(pool) = self.pools.get(&flavor) else { return LevelSupport::Unknown };
-        let has_all =
-            self.pod_sets.get(pod_set).is_none_or(|(levels, _)| levels.iter().all(|l| pool.levels.contains(l)));
-        if has_all { LevelSupport::Supported } else { LevelSupport::MissingLevel }
+        let request = self.pod_sets.get(pod_set).and_then(|(p, _)| p.topology_request.as_ref());
+        match request.map_or(Some(true), |r| self.topologies.supports(flavor, r)) {
+            Some(true) => LevelSupport::Supported,
+            Some(false) => LevelSupport::MissingLevel,
+            None => LevelSupport::Unknown,
+        }
     }
 
     fn is_delayed(&self, _flavor: FlavorId, _pod_set: usize) -> bool {
@@ -110,56 +87,33 @@ impl Placer for Nodes {
         requests: &[PlacementRequest],
         usage: PlacementUsage,
     ) -> Result<Vec<TopologyAssignment>, PlacementFailure> {
-        let mut pools = self.pools.clone();
-        let mut places = Vec::new();
-        for request in requests {
-            let Some(pool) = pools.get_mut(&request.flavor) else { continue };
-            if pool.nodes.is_empty() {
-                let level = self.pod_sets[request.pod_set].0.first().map_or("", |l| l);
-                let message = format!("no topology domains at level: {level}").into();
-                return Err(PlacementFailure { pod_set: request.pod_set, flavor: request.flavor, message });
-            }
-            let single = &self.pod_sets[request.pod_set].1;
-            let mut excluded: BTreeMap<&str, usize> = BTreeMap::new();
-            let mut best = 0;
-            let mut found = None;
-            for node in &mut pool.nodes {
-                if usage == PlacementUsage::Empty {
-                    node.used = Requests::new();
-                }
-                let mut free = node.capacity.clone();
-                free.subtract_all(&node.used);
-                let fit = single.count_in(&free);
-                let count = if single.is_empty() { i32::MAX } else { fit.count };
-                if count >= request.count {
-                    node.used.add_all(&single.times(i64::from(request.count)));
-                    found = Some(node.name.clone());
-                    break;
-                }
-                best = best.max(count);
-                if let Some(limiting) = fit.limiting.filter(|_| count == 0) {
-                    *excluded.entry(limiting).or_default() += 1;
-                }
-            }
-            let Some(name) = found else {
-                let how_many = if best == 0 {
-                    format!("doesn't allow to fit any of {} pod(s)", request.count)
-                } else {
-                    format!("allows to fit only {best} out of {} pod(s)", request.count)
-                };
-                let mut message = format!("topology {:?} {how_many}. Total nodes: {}", pool.topology, pool.nodes.len());
-                let parts: Vec<String> = excluded.iter().map(|(r, n)| format!("resource {r:?}: {n}")).collect();
-                if !parts.is_empty() {
-                    message = format!("{message}; excluded: {}", parts.join(", "));
-                }
-                let (pod_set, flavor) = (request.pod_set, request.flavor);
-                return Err(PlacementFailure { pod_set, flavor, message: message.into() });
-            };
-            places.push(TopologyAssignment {
-                levels: vec!["kubernetes.io/hostname".into()],
-                domains: vec![TopologyDomain { values: vec![name.into()], count: request.count }],
-            });
+        let wanted: Vec<PodSetRequest<'_>> = requests
+            .iter()
+            .filter_map(|r| Some((r, self.pod_sets.get(r.pod_set)?)))
+            .map(|(r, (pod_set, pod_request))| PodSetRequest {
+                name: &pod_set.name,
+                count: r.count,
+                pod_request,
+                pod: &pod_set.pod,
+                updates: &[],
+                topology: pod_set.topology_request.as_ref().filter(|_| !r.implied),
+                group: pod_set.topology_request.as_ref().and_then(|t| t.pod_set_group_name.as_deref()),
+                flavor: r.flavor,
+                previous: None,
+                replacement: None,
+            })
+            .collect();
+        let usage = match usage {
+            PlacementUsage::Current => slicegate_placement::PlacementUsage::Current,
+            PlacementUsage::Empty => slicegate_placement::PlacementUsage::Empty,
+        };
+        let placements = self.topologies.place(&wanted, usage);
+        let failed = requests.iter().zip(&placements).find_map(|(r, p)| Some((r, p.failure()?)));
+        if let Some((request, failure)) = failed {
+            let (pod_set, flavor) = (request.pod_set, request.flavor);
+            return Err(PlacementFailure { pod_set, flavor, message: failure.to_string().into() });
         }
-        Ok(places)
+        let assignment = |p: Placement| p.assignment().cloned().unwrap_or_default();
+        Ok(placements.into_iter().map(assignment).collect())
     }
 }

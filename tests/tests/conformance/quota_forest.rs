@@ -8,7 +8,7 @@ use slicegate_quota::{Amount, FlavorResourceId, Forest, Names, NodeId, NodeKind,
 use slicegate_tests::objects;
 use slicegate_workload::{Key, RequestOptions, Workload, WorkloadUsage};
 
-use super::{Result, Suite, bad, integers, strings, text, weight, workload};
+use super::{Result, Suite, integers, strings, text, weight, workload};
 use crate::report::{Report, expect_close, expect_eq};
 
 pub(super) fn run(corpus: &Path, kind: &str, report: &mut Report) {
@@ -49,10 +49,10 @@ impl Setup {
 
     fn set(&mut self, object: &Value) -> Result {
         if object["kind"] == "Cohort" {
-            let spec = objects::cohort(object).map_err(bad)?;
+            let spec = objects::cohort(object).map_err(|e| e.to_string())?;
             self.forest.set_cohort(&spec.name, spec.node_quota(&mut self.names));
         } else {
-            let spec = objects::cluster_queue(object).map_err(bad)?;
+            let spec = objects::cluster_queue(object).map_err(|e| e.to_string())?;
             self.forest.set_cluster_queue(&spec.name, spec.node_quota(&mut self.names));
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! Running the tutorials' files.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use slicegate_api::kueue::Workload;
@@ -83,7 +84,7 @@ pub(crate) fn apply_at(extra: &str, events: &[(&str, &str)]) -> String {
         text.push_str("  events:\n");
     }
     for (at, object) in events {
-        text.push_str(&format!("  - at: {at}\n    apply: {{object: {object}}}\n"));
+        let _ = writeln!(text, "  - at: {at}\n    apply: {{object: {object}}}");
     }
     text
 }

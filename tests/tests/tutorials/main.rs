@@ -3,7 +3,11 @@
 //!
 //! The files are found through the environment variable `SLICEGATE_SHARED`; without it these tests say that they are skipped.
 
+#[cfg(test)]
 mod common;
+#[cfg(test)]
 mod dws;
+#[cfg(test)]
 mod multislice;
+#[cfg(test)]
 mod recordings;

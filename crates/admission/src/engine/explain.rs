@@ -3,7 +3,7 @@
 use slicegate_flavor::{Assignment, Attempt, Mode, PodSetResult, Reason};
 use slicegate_preemption::{Target, World as _};
 use slicegate_quota::{Amount, FlavorId, FlavorResourceId, LimitKind, NodeId, ResourceId};
-use slicegate_workload::{Key, Stage, Timestamp};
+use slicegate_workload::{ConditionType, Key, Stage, Status, Timestamp};
 
 use super::Engine;
 use super::cycle::{Candidate, Step};
@@ -11,15 +11,15 @@ use super::ids::WorkloadId;
 use super::queue::Place;
 use crate::{
     Blocker, Cause, Explanation, FlavorExplanation, Inadmissible, Outcome, PodSetExplanation, ResourceExplanation,
-    ResourceLimit, Verdict,
+    ResourceLimit, Verdict, message,
 };
 
 /// How many workloads in the way are named.
 const NAMED_HOLDERS: usize = 8;
 
 impl Engine {
-    /// Why a workload waits: what a cycle would decide about it if it were alone and its turn had come. `None` if it is not
-    /// known. Changes nothing.
+    /// Why a workload waits: what a cycle would decide about it if it were alone and its turn had come; where that is that it
+    /// fits, but others took the room in the last cycle, that is said. `None` if it is not known. Changes nothing.
     pub fn why(&mut self, now: Timestamp, workload: &Key) -> Option<Explanation> {
         self.state.now = now;
         let id = self.state.records.find(workload)?;
@@ -72,7 +72,18 @@ impl Engine {
         if candidate.assignment.is_none() {
             return Some(self.explain(&candidate));
         }
-        Some(self.explain_alone(&candidate))
+        let mut explanation = self.explain_alone(&candidate);
+        if matches!(explanation.cause, Cause::Queued { .. }) && self.was_overtaken(id) {
+            explanation.cause = Cause::Overtaken;
+        }
+        Some(explanation)
+    }
+
+    /// Whether the last cycle that looked at a workload found that it would have fitted alone.
+    fn was_overtaken(&self, id: WorkloadId) -> bool {
+        let Some(record) = self.state.records.get(id) else { return false };
+        let told = record.status.conditions.get(&ConditionType::QuotaReserved);
+        told.is_some_and(|c| c.status == Status::False && c.message.starts_with(message::NO_LONGER_FITS))
     }
 
     /// Why a candidate would come out as it would if nobody else were decided about.

@@ -1,34 +1,58 @@
-//! The order of entries under fair sharing: a tournament in each tree of Cohorts, held anew before every entry.
+//! The order of entries under fair sharing: a tournament in each tree of Cohorts.
+//!
+//! At every Cohort the members' candidates are ranked by how the members would stand with them. What is decided about one
+//! ClusterQueue changes how it and the Cohorts above it stand, and nobody else: so after each decision one rank a level is
+//! computed anew.
 
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use slicegate_quota::{Forest, NodeId, NodeKind, Share};
+use slicegate_workload::Timestamp;
 
 use super::cycle::Candidate;
 use super::state::State;
 use crate::Gates;
 
-/// How an entry stands at one Cohort above it, if it were admitted.
-#[derive(Clone, Copy, Debug)]
-struct Standing {
-    cohort: NodeId,
-    /// The share of the member of that Cohort that the entry is in.
-    share: Share,
-    /// Whether that member would borrow what the entry asks for.
+/// How a member of a Cohort ranks with its candidate, least first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Rank {
+    /// The candidate preempted for itself before (if that counts).
+    preempts: Reverse<bool>,
+    /// The member would borrow what the candidate asks for (if that counts).
     borrows: bool,
+    /// The member's share with the candidate.
+    share: Share,
+    /// The candidate's priority (if that counts).
+    priority: Reverse<i64>,
+    queued_at: Timestamp,
+    /// The position of the member in its Cohort.
+    position: usize,
+}
+
+/// A member of a Cohort in the running.
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    node: NodeId,
+    /// The ClusterQueue whose entry is its candidate.
+    candidate: NodeId,
 }
 
 /// Entries that are not decided yet.
 #[derive(Debug)]
 pub(super) struct Tournament {
-    /// One entry a ClusterQueue, by name of the ClusterQueue.
+    /// One entry a ClusterQueue.
     ///
     /// `[quirk]` Of two entries of one ClusterQueue only the later one takes part.
     remaining: BTreeMap<NodeId, usize>,
+    /// The ClusterQueues by name, and how many of them are done with.
     order: Vec<NodeId>,
-    /// How the entries stand, by ClusterQueue, as far as that is known and still true.
-    standings: BTreeMap<NodeId, Vec<Standing>>,
+    done: usize,
+    /// The members of each Cohort that have a candidate, by rank; and the rank of each.
+    ranked: BTreeMap<NodeId, BTreeMap<Rank, Member>>,
+    ranks: BTreeMap<NodeId, Rank>,
+    /// The last winner, whose decision is not accounted for yet.
+    decided: Option<NodeId>,
 }
 
 impl Tournament {
@@ -36,111 +60,99 @@ impl Tournament {
         let remaining: BTreeMap<NodeId, usize> = entries.iter().map(|&i| (candidates[i].node, i)).collect();
         let mut order: Vec<NodeId> = remaining.keys().copied().collect();
         order.sort_by(|a, b| forest.name(*a).cmp(forest.name(*b)));
-        Self { remaining, order, standings: BTreeMap::new() }
+        Self { remaining, order, done: 0, ranked: BTreeMap::new(), ranks: BTreeMap::new(), decided: None }
     }
 
-    /// The entry to decide next.
+    /// The entry to decide next. The one before must have been decided.
     pub(super) fn next(&mut self, state: &mut State, candidates: &[Candidate], gates: &Gates) -> Option<usize> {
-        let first = *self.order.first()?;
-        let winner = if state.forest.parent(first).is_none() {
-            first
-        } else {
-            let root = state.forest.root(first);
-            self.bring_up_to_date(state, candidates, root);
-            let (standings, entries) = (&self.standings, &self.remaining);
-            let round = Round { forest: &state.forest, state, candidates, gates, standings, entries };
-            round.winner(root).unwrap_or(first)
+        if let Some(decided) = self.decided.take() {
+            self.account_for(decided, state, candidates, gates);
+        }
+        let first = loop {
+            let node = *self.order.get(self.done)?;
+            if self.remaining.contains_key(&node) {
+                break node;
+            }
+            self.done = self.done.saturating_add(1);
         };
-        self.order.retain(|n| *n != winner);
-        self.forget_near(&state.forest, winner);
+        let root = state.forest.root(first);
+        if root == first {
+            return self.remaining.remove(&first);
+        }
+        if !self.ranked.contains_key(&root) {
+            self.rank_all(root, state, candidates, gates);
+        }
+        let winner = self.best(root).unwrap_or(first);
+        self.decided = Some(winner);
         self.remaining.remove(&winner)
     }
 
-    /// Forgets how entries stand that a decision about one ClusterQueue changes: those that are with it in a Cohort below the
-    /// root. What the decision adds counts at that ClusterQueue and above it, and nobody stands by the root's share.
-    fn forget_near(&mut self, forest: &Forest, decided: NodeId) {
-        let above: Vec<NodeId> = forest.ancestors(decided).filter(|&n| forest.parent(n).is_some()).collect();
-        if above.is_empty() {
-            return;
-        }
-        self.standings.retain(|&node, _| !forest.ancestors(node).any(|n| above.contains(&n)));
+    fn best(&self, cohort: NodeId) -> Option<NodeId> {
+        Some(self.ranked.get(&cohort)?.first_key_value()?.1.candidate)
     }
 
-    /// Computes how the remaining entries of a tree stand at the Cohorts above them.
-    fn bring_up_to_date(&mut self, state: &mut State, candidates: &[Candidate], root: NodeId) {
+    /// The candidate of a member: its own entry, or the best of a Cohort.
+    fn candidate_of(&self, member: NodeId, forest: &Forest) -> Option<NodeId> {
+        match forest.kind(member) {
+            NodeKind::ClusterQueue => self.remaining.contains_key(&member).then_some(member),
+            NodeKind::Cohort => self.best(member),
+        }
+    }
+
+    /// Ranks everybody below a Cohort.
+    fn rank_all(&mut self, cohort: NodeId, state: &mut State, candidates: &[Candidate], gates: &Gates) {
+        self.ranked.insert(cohort, BTreeMap::new());
+        let members: Vec<NodeId> = state.forest.children(cohort).collect();
+        for (position, member) in members.into_iter().enumerate() {
+            if state.forest.kind(member) == NodeKind::Cohort {
+                self.rank_all(member, state, candidates, gates);
+            }
+            self.rank(cohort, member, position, state, candidates, gates);
+        }
+    }
+
+    fn rank(
+        &mut self,
+        cohort: NodeId,
+        member: NodeId,
+        position: usize,
+        state: &mut State,
+        candidates: &[Candidate],
+        gates: &Gates,
+    ) {
+        let Some(node) = self.candidate_of(member, &state.forest) else { return };
+        let Some(candidate) = self.remaining.get(&node).and_then(|&i| candidates.get(i)) else { return };
+        let Some(record) = state.records.get(candidate.id) else { return };
         let State { forest, names, .. } = state;
-        for (&node, &i) in &self.remaining {
-            if forest.root(node) != root || self.standings.contains_key(&node) {
-                continue;
-            }
-            let usage = candidates[i].usage();
-            let mark = forest.mark();
-            for &(pair, amount) in usage {
-                forest.add_usage(node, pair, amount);
-            }
-            let mut member = node;
-            let mut list = Vec::new();
-            while let Some(cohort) = forest.parent(member) {
-                let share = forest.share(member, &[], names);
-                list.push(Standing { cohort, share, borrows: forest.is_borrowing_on(member, usage) });
-                member = cohort;
-            }
-            forest.rollback(mark);
-            self.standings.insert(node, list);
+        let mark = forest.mark();
+        for &(pair, amount) in candidate.usage() {
+            forest.add_usage(node, pair, amount);
         }
-    }
-}
-
-struct Round<'a> {
-    forest: &'a Forest,
-    state: &'a State,
-    candidates: &'a [Candidate],
-    gates: &'a Gates,
-    standings: &'a BTreeMap<NodeId, Vec<Standing>>,
-    entries: &'a BTreeMap<NodeId, usize>,
-}
-
-impl Round<'_> {
-    /// The ClusterQueue whose entry wins among those below a Cohort.
-    fn winner(&self, cohort: NodeId) -> Option<NodeId> {
-        let mut best: Option<NodeId> = None;
-        for child in self.forest.children(cohort) {
-            let candidate = match self.forest.kind(child) {
-                NodeKind::Cohort => self.winner(child),
-                NodeKind::ClusterQueue => self.entries.contains_key(&child).then_some(child),
-            };
-            let Some(candidate) = candidate else { continue };
-            best = match best {
-                Some(best) if self.compare(candidate, best, cohort) != Ordering::Less => Some(best),
-                _ => Some(candidate),
-            };
-        }
-        best
+        let share = forest.share(member, &[], names);
+        let borrows = gates.fair_sharing_prioritize_non_borrowing && forest.is_borrowing_on(member, candidate.usage());
+        forest.rollback(mark);
+        let rank = Rank {
+            preempts: Reverse(gates.prioritize_preemptor_workloads && candidate.is_preemptor),
+            borrows,
+            share,
+            priority: Reverse(if gates.priority_sorting_within_cohort { record.priority() } else { 0 }),
+            queued_at: record.queued_at,
+            position,
+        };
+        self.ranks.insert(member, rank);
+        self.ranked.entry(cohort).or_default().insert(rank, Member { node: member, candidate: node });
     }
 
-    fn standing(&self, node: NodeId, cohort: NodeId) -> Option<&Standing> {
-        self.standings.get(&node)?.iter().find(|s| s.cohort == cohort)
-    }
-
-    /// Compares two entries at a Cohort: the one to be decided first is less.
-    fn compare(&self, a: NodeId, b: NodeId, cohort: NodeId) -> Ordering {
-        let entry = |node: NodeId| self.entries.get(&node).and_then(|&i| self.candidates.get(i));
-        let (Some(first), Some(second)) = (entry(a), entry(b)) else { return Ordering::Equal };
-        let mut order = Ordering::Equal;
-        if self.gates.prioritize_preemptor_workloads {
-            order = second.is_preemptor.cmp(&first.is_preemptor);
-        }
-        if let (Some(left), Some(right)) = (self.standing(a, cohort), self.standing(b, cohort)) {
-            if self.gates.fair_sharing_prioritize_non_borrowing {
-                order = order.then(left.borrows.cmp(&right.borrows));
+    /// Ranks a ClusterQueue that was decided about, and the Cohorts above it, anew.
+    fn account_for(&mut self, decided: NodeId, state: &mut State, candidates: &[Candidate], gates: &Gates) {
+        let mut member = decided;
+        while let Some(cohort) = state.forest.parent(member) {
+            if let Some(rank) = self.ranks.remove(&member) {
+                let removed = self.ranked.get_mut(&cohort).and_then(|members| members.remove(&rank));
+                debug_assert!(removed.is_some_and(|m| m.node == member), "a member stands where its rank says");
+                self.rank(cohort, member, rank.position, state, candidates, gates);
             }
-            order = order.then(left.share.cmp(&right.share));
+            member = cohort;
         }
-        let record = |candidate: &Candidate| self.state.records.get(candidate.id);
-        let (Some(left), Some(right)) = (record(first), record(second)) else { return order };
-        if self.gates.priority_sorting_within_cohort {
-            order = order.then(right.priority().cmp(&left.priority()));
-        }
-        order.then(left.queued_at.cmp(&right.queued_at))
     }
 }

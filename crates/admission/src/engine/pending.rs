@@ -4,11 +4,12 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use slicegate_quota::NodeId;
-use slicegate_workload::{QueueingStrategy, Timestamp};
+use slicegate_workload::{ConditionType, QueueingStrategy, Timestamp};
 
 use super::Engine;
 use super::ids::{ClassId, LocalQueueId, WorkloadId};
 use super::queue::{Order, PendingQueue, Place, Places, PreemptorRecord};
+use super::record::Record;
 use super::state::{NamespaceFact, State};
 use super::workloads::Before;
 
@@ -143,7 +144,9 @@ impl Engine {
     pub(super) fn replay(&mut self, now: Timestamp, queue: LocalQueueId) {
         let Some(members) = self.state.local_queue(queue).map(|q| q.members.clone()) else { return };
         for id in members {
-            let waits = self.state.records.get(id).is_some_and(|r| r.admissible && r.holding.is_none());
+            // Given quota of a ClusterQueue that is gone by now: the API says how that ended.
+            let reserved = |r: &Record| r.status.conditions.is_true(&ConditionType::QuotaReserved);
+            let waits = self.state.records.get(id).is_some_and(|r| r.admissible && r.holding.is_none() && !reserved(r));
             if waits && self.places.get(id) == Place::Nowhere {
                 self.enqueue(now, id, Before::Nowhere);
             }

@@ -86,8 +86,7 @@ impl Engine {
             return skip(c, Skip::OverlappingVictims, "WaitingForQuota", text);
         }
         if !fits {
-            let text = "Workload no longer fits after processing another workload";
-            return skip(c, Skip::NoLongerFits, "WaitingForQuota", text);
+            return skip(c, Skip::NoLongerFits, "WaitingForQuota", message::NO_LONGER_FITS);
         }
         for target in &c.targets {
             self.state.claim(target.workload);

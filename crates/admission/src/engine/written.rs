@@ -1,6 +1,6 @@
 //! Hearing how writes ended.
 
-use slicegate_workload::{Key, Timestamp};
+use slicegate_workload::{ConditionType, Key, Timestamp};
 
 use super::Engine;
 use crate::Written;
@@ -18,6 +18,15 @@ impl Engine {
             return;
         }
         if !is_assumed {
+            let conditions = &mut record.status.conditions;
+            if record.holding.is_none() && conditions.is_true(&ConditionType::QuotaReserved) {
+                // The ClusterQueue went before the write failed.
+                conditions.remove(&ConditionType::QuotaReserved);
+                conditions.remove(&ConditionType::Admitted);
+                if result == Written::Failed {
+                    self.put_back_after_failure(now, id);
+                }
+            }
             return;
         }
         let Some(holding) = self.state.release(id) else { return };

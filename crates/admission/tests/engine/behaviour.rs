@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use slicegate_admission::lifecycle::{At, REPLACEMENT_ANNOTATION};
+use slicegate_admission::lifecycle::{At, EvictionReason, EvictionStep, REPLACEMENT_ANNOTATION, evict, release};
 use slicegate_admission::{
     Blocker, Cause, Config, Inadmissible, Outcome, ResourceLimit, Skip, Verdict, WaitForPodsReady, Written,
 };
@@ -508,4 +508,65 @@ fn nothing_is_admitted_on_quota_that_victims_still_hold() {
     cluster.stop_evicted();
     cluster.settle(10).unwrap();
     assert_eq!(cluster.running(), ["one", "preemptor", "two"]);
+}
+
+#[test]
+fn a_workload_seen_next_after_its_eviction_gives_its_quota_back() {
+    let mut cluster = Cluster::new(Config::new());
+    cluster.queue(queue("q", None, 4, PreemptionPolicy::default()));
+    cluster.submit("w", "q", 4, 0);
+    let cycle = cluster.engine.cycle(cluster.now);
+    let before = cluster.get("w").clone();
+    let mut workload = before.clone();
+    workload.status = cycle.entries[0].status.clone().unwrap();
+    cluster.engine.admission_written(cluster.now, &workload.key, Written::Ok);
+    let reserving = |cluster: &Cluster| cluster.engine.cluster_queue("q").unwrap().reserving;
+
+    // An update from before the write does not take the quota away.
+    cluster.put(before);
+    assert_eq!(reserving(&cluster), 1);
+    // The watch skips the object as it was admitted: next it has been evicted, and its job has stopped.
+    let at = At { now: cluster.now, generation: 1 };
+    let step = EvictionStep {
+        reason: EvictionReason::AdmissionCheck,
+        cause: Box::default(),
+        message: "a check failed".into(),
+    };
+    evict(&mut workload.status, &step, at);
+    let mut status = workload.status.clone();
+    release(&workload, &mut status, at, &cluster.engine.config().gates);
+    workload.status = status;
+    cluster.put(workload);
+    assert_eq!(reserving(&cluster), 0);
+}
+
+#[test]
+fn quota_of_a_cluster_queue_that_is_gone_is_neither_counted_nor_queued_for() {
+    let start = |written| {
+        let mut cluster = Cluster::new(Config::new());
+        cluster.queue(queue("q", None, 4, PreemptionPolicy::default()));
+        cluster.queue(queue("other", None, 4, PreemptionPolicy::default()));
+        cluster.submit("w", "q", 4, 0);
+        cluster.engine.cycle(cluster.now);
+        // The ClusterQueue goes before the engine hears of its write, and the LocalQueue leads elsewhere.
+        cluster.engine.remove_cluster_queue(cluster.now, "q");
+        let key = Key::new(NAMESPACE, "w");
+        cluster.engine.admission_written(cluster.now, &key, written);
+        let spec = LocalQueueSpec {
+            key: Key::new(NAMESPACE, "q"),
+            cluster_queue: "other".into(),
+            ..LocalQueueSpec::default()
+        };
+        cluster.engine.set_local_queue(cluster.now, spec);
+        cluster.check("after the LocalQueue");
+        cluster
+    };
+    let mut cluster = start(Written::Ok);
+    assert_eq!(cluster.engine.pending("other").len(), 0);
+    cluster.engine.set_cluster_queue(cluster.now, queue("q", None, 4, PreemptionPolicy::default()));
+    cluster.check("after the ClusterQueue came back");
+    assert_eq!(cluster.engine.cluster_queue("q").unwrap().reserving, 1);
+
+    let cluster = start(Written::Failed);
+    assert_eq!(cluster.engine.pending("other").len(), 1);
 }

@@ -4,4 +4,5 @@
 mod behaviour;
 mod cluster;
 mod guard;
+mod laws;
 mod random;

@@ -1,9 +1,11 @@
 //! The rules that are checked when an object is created: by the schemas of Kueue's own kinds, and by Kueue's webhooks for them
 //! and for jobs.
 //!
-//! Rules about changes are not here, nor are those of other projects for their kinds.
+//! Rules about changes are not here, nor, but for numbers of pods and amounts of resources, those of other projects for their
+//! kinds.
 
 mod cluster_queue;
+mod counts;
 mod job;
 mod labels;
 mod names;
@@ -107,6 +109,7 @@ pub fn validate(object: &Object, rules: &Rules) -> Vec<Finding> {
     let mut out = Findings::default();
     schema::check(object, &mut out);
     quantities::check(object, &mut out);
+    counts::check(object, &mut out);
     check_by_webhook(object, rules, &mut out);
     out.0
 }

@@ -1,4 +1,4 @@
-//! Every quantity of an object must be one.
+//! Every quantity of an object must be one, and one that its place allows.
 
 use std::collections::BTreeMap;
 
@@ -193,6 +193,40 @@ fn pod_spec(path: Path<'_>, spec: &PodSpec, out: &mut Findings) {
 }
 
 fn resources(path: Path<'_>, resources: &core::ResourceRequirements, out: &mut Findings) {
-    optional(path.field("requests"), resources.requests.as_ref(), out);
-    optional(path.field("limits"), resources.limits.as_ref(), out);
+    for (field, of) in [("requests", &resources.requests), ("limits", &resources.limits)] {
+        optional(path.field(field), of.as_ref(), out);
+        for (name, quantity) in of.iter().flatten() {
+            amount(path.field(field).key(name), name, quantity, out);
+        }
+    }
+}
+
+/// What a container may ask for: nothing negative, and extended resources, such as chips, whole.
+fn amount(path: Path<'_>, name: &str, quantity: &crate::Quantity, out: &mut Findings) {
+    let Ok(quantity) = quantity.0.parse::<Quantity>() else { return };
+    if quantity < Quantity::default() {
+        out.invalid(path, format!("{quantity} of {name} cannot be asked for: it must be 0 or more"));
+    } else if name.contains('/') && Quantity::from_units(quantity.value()) != quantity {
+        out.invalid(path, format!("{quantity} of {name} cannot be asked for: it comes in whole numbers only"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::Kind;
+    use crate::validation::{Rules, validate};
+
+    #[test]
+    fn containers_ask_for_what_can_be_given() {
+        let found = |resource: &str, quantity: &str| {
+            let container = json!({"name": "c", "resources": {"limits": {resource: quantity}}});
+            let spec = json!({"template": {"spec": {"containers": [container]}}});
+            let job = Kind::Job.read(json!({"metadata": {"name": "a"}, "spec": spec})).unwrap();
+            validate(&job, &Rules::default()).len()
+        };
+        assert_eq!((found("google.com/tpu", "4"), found("google.com/tpu", "4k"), found("cpu", "500m")), (0, 0, 0));
+        assert_eq!((found("google.com/tpu", "-4"), found("google.com/tpu", "4500m"), found("cpu", "-1")), (1, 1, 1));
+    }
 }

@@ -576,3 +576,30 @@ fn updates(
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_merged_pod_set_is_told_how_to_use_the_capacity() {
+        let pod = json!({"spec": {"containers": [{"name": "c", "resources": {"requests": {"google.com/tpu": "4"}}}]}});
+        let workload: kueue::Workload = serde_json::from_value(json!({"spec": {"podSets": [
+            {"name": "a", "count": 2, "template": pod},
+            {"name": "b", "count": 3, "template": pod}
+        ]}}))
+        .unwrap();
+        let config: kueue::ProvisioningRequestConfig = serde_json::from_value(json!({"spec": {
+            "provisioningClassName": "queued-provisioning.gke.io",
+            "podSetMergePolicy": "IdenticalPodTemplates"
+        }}))
+        .unwrap();
+        let entries = entries(&workload, &config.spec);
+        assert_eq!(entries.iter().map(|e| (e.members.clone(), e.count)).collect::<Vec<_>>(), [(vec![0, 1], 5)]);
+        let updates = updates(&workload, &config, &entries, &ProvisioningRequest::default());
+        assert_eq!(updates.iter().map(|u| &*u.name).collect::<Vec<_>>(), ["a", "b"]);
+        assert!(updates.iter().all(|u| u.annotations.contains_key(keys::CONSUME_PROVISIONING_REQUEST)));
+    }
+}

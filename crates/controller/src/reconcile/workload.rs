@@ -202,6 +202,25 @@ impl Controller {
                 let new = reason_of_pending(&plan.status);
                 tell_gate(plan, &reference, workload, old.as_deref(), new.as_deref());
             }
+            self.untold.insert(key.clone());
+        }
+    }
+
+    /// Lets workloads that wait say what for, where cycles set them aside together with others just like them without looking
+    /// at each. Kueue does so only for those that it happens to look at afterwards.
+    pub(crate) fn tell_parked(&mut self, now: Timestamp) {
+        for key in std::mem::take(&mut self.untold) {
+            let Some(workload) = self.fed.workloads.get(&key).cloned() else { continue };
+            let facts = self.engine.pending_facts(&workload);
+            if facts.parked_with.is_none() {
+                continue;
+            }
+            let at = At { now, generation: workload.generation };
+            let gates = self.config.engine.gates;
+            let Some(plan) = self.plan(&key) else { continue };
+            if !plan.status.conditions.is_true(&ConditionType::QuotaReserved) {
+                lifecycle::sync_pending(&workload, &mut plan.status, &facts, at, &gates);
+            }
         }
     }
 

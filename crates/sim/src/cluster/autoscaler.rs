@@ -14,6 +14,11 @@ use crate::store::api_time;
 use crate::timeline::EntryKind;
 use crate::world::{Event, World};
 
+/// Nodes idle at least this long before they go, in microseconds.
+const SHORTEST_IDLE: i64 = 1_000_000;
+/// A pool that came and went this often without a single pod does not grow again.
+const FRUITLESS_SCALE_UPS: u32 = 5;
+
 /// Room on nodes that are on their way.
 struct Coming {
     /// What is left on each.
@@ -181,6 +186,9 @@ impl World {
     fn growable(&self, pools: &[PoolId], grown: &BTreeMap<PoolId, u32>) -> Option<(PoolId, u32)> {
         pools.iter().find_map(|id| {
             let pool = self.nodes.pool(*id);
+            if pool.fruitless >= FRUITLESS_SCALE_UPS {
+                return None;
+            }
             let growing = grown.get(id).copied().unwrap_or(0);
             let most = pool.autoscaling.map_or(0, |(_, most)| most);
             let next = match pool.growth {
@@ -229,6 +237,7 @@ impl World {
         let pool = &mut self.nodes.pools[id.0];
         let from = pool.target();
         pool.upcoming.insert(number, count);
+        pool.used = false;
         let text = format!(
             "node pool {} scales up {from} -> {} (nodes in {})",
             pool.name,
@@ -254,7 +263,8 @@ impl World {
     pub(crate) fn watch_idle(&mut self, id: PoolId) {
         let Some((low, _)) = self.nodes.pool(id).autoscaling else { return };
         if self.nodes.pool(id).target() > low && self.idle_watch.insert((id, self.now)) {
-            let at = self.now.plus_micros(self.settings.scale_down_after);
+            // Not at this very moment: the pods that the nodes came for have yet to be placed.
+            let at = self.now.plus_micros(self.settings.scale_down_after.max(SHORTEST_IDLE));
             self.queue.schedule(at, Event::ScaleDown { pool: id, idle_since: self.now });
         }
     }
@@ -286,6 +296,15 @@ impl World {
             crate::duration::words(self.settings.scale_down_after)
         );
         self.say(None, EntryKind::ScaleDown, text);
+        let pool = &mut self.nodes.pools[id.0];
+        pool.fruitless = if pool.used { 0 } else { pool.fruitless.saturating_add(1) };
+        if pool.fruitless == FRUITLESS_SCALE_UPS {
+            let text = format!(
+                "node pool {} came and went {FRUITLESS_SCALE_UPS} times without a single pod: it does not grow again",
+                pool.name
+            );
+            self.warn(text);
+        }
         for node in going {
             if let Some(node) = self.nodes.remove_node(node) {
                 self.store.remove(&ObjectRef::new(Kind::Node, "", node.name));
@@ -339,7 +358,8 @@ impl World {
         let Some(place) = self.nodes.waiting.get(&class).and_then(|places| places.first()) else { return };
         let pod = place.pod.clone();
         let Some(why) = self.why_pending(&pod) else { return };
-        if self.nodes.classes[class.0].pools.is_empty() && self.stuck.insert(class) {
+        let of = &self.nodes.classes[class.0];
+        if (of.pools.is_empty() || self.nodes.never_grows(of).is_some()) && self.stuck.insert(class) {
             let job = self.job_of_pod(&pod);
             self.say(job, EntryKind::Unschedulable, format!("its pods find no node: {why}"));
         }

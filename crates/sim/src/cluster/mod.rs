@@ -264,6 +264,12 @@ impl Nodes {
         self.occupied.get(&gang.topology)?.get(domain)?.get(&gang.scope)
     }
 
+    /// Whether pods of another gang lie in a domain, whatever their scope.
+    fn is_shared(&self, gang: &Gang, domain: &str) -> bool {
+        let scopes = self.occupied.get(&gang.topology).and_then(|domains| domains.get(domain));
+        scopes.is_some_and(|scopes| scopes.values().any(|keys| keys.keys().any(|key| *key != gang.key)))
+    }
+
     fn home(&self, gang: &Gang) -> Option<&Counts> {
         self.homes.get(&gang.scope)?.get(&gang.key)
     }
@@ -294,6 +300,7 @@ impl Nodes {
         }
         node.pods.insert(key.clone());
         node.idle_since = None;
+        self.pools[pool.0].used = true;
         if chips > 0 {
             node.chip_user = Some(key.clone());
             self.pools[pool.0].free.remove(&id);

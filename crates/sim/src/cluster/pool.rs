@@ -62,6 +62,10 @@ pub(crate) struct Pool {
     pub(crate) made: u64,
     /// The ProvisioningRequest that holds it.
     pub(crate) booked: Option<slicegate_api::ObjectRef>,
+    /// How often its nodes came and went without a single pod, the last times in a row.
+    pub(crate) fruitless: u32,
+    /// Whether it has had a pod since it grew.
+    pub(crate) used: bool,
 }
 
 /// Something about a pool that had to be taken otherwise than written.
@@ -170,6 +174,8 @@ impl Pool {
             free: BTreeSet::new(),
             made: 0,
             booked: None,
+            fruitless: 0,
+            used: false,
         }
     }
 
@@ -291,6 +297,22 @@ impl Pool {
     pub(crate) fn target(&self) -> u32 {
         let nodes = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
         self.upcoming.values().fold(nodes, |sum, n| sum.saturating_add(*n))
+    }
+
+    /// Why a pool without nodes will never have any, if so.
+    pub(crate) fn never_grows(&self) -> Option<String> {
+        let name = &self.name;
+        let hosts = if let Growth::Whole { hosts } = self.growth { hosts } else { 1 };
+        if self.target() > 0 || self.queued || self.origin == Origin::Node {
+            return None;
+        }
+        match self.autoscaling {
+            None => Some(format!("node pool {name} has no nodes, and its autoscaling is off")),
+            Some((_, most)) if most < hosts => {
+                Some(format!("node pool {name} has no nodes and needs {hosts}, but may have {most} at most"))
+            }
+            Some(_) => None,
+        }
     }
 
     /// How many nodes the next scale-up would add; 0 if it cannot grow.

@@ -6,7 +6,8 @@ use slicegate_api::{Object, ObjectRef};
 use slicegate_quota::Quantity;
 use slicegate_workload::first_untolerated;
 
-use super::{ClassId, Gang, NodeId, NodeState, Nodes, Place};
+use super::pool::Growth;
+use super::{Class, ClassId, Gang, NodeId, NodeState, Nodes, Place};
 use crate::store::api_time;
 use crate::world::{Event, World};
 
@@ -15,6 +16,12 @@ impl Nodes {
     fn next_waiting(&self, class: ClassId, after: Option<&Place>) -> Option<Place> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         self.waiting.get(&class)?.range((from, Bound::Unbounded)).next().cloned()
+    }
+
+    /// Why none of the pools that pods of a class fit has a node or ever will, if so.
+    pub(super) fn never_grows(&self, class: &Class) -> Option<String> {
+        let reasons: Option<Vec<String>> = class.pools.iter().map(|id| self.pool(*id).never_grows()).collect();
+        reasons.filter(|all| !all.is_empty()).map(|all| all.join("; "))
     }
 
     /// A node that a pod of the class, part of the gang, fits on now.
@@ -39,8 +46,13 @@ impl Nodes {
                 if let Some(gang) = seeking {
                     let Some(domain) = node.labels.get(&gang.topology) else { continue };
                     let elsewhere = home.is_some_and(|home| !home.contains_key(domain));
-                    let taken =
-                        self.occupants(gang, domain).is_some_and(|keys| keys.keys().any(|key| *key != gang.key));
+                    // Jobs of different priorities may share a domain, so that one can preempt the other's pods. In a slice,
+                    // which serves one Job whole or not at all, that ends with the lower one elsewhere: it starts there.
+                    let taken = if matches!(pool.growth, Growth::Whole { .. }) {
+                        self.is_shared(gang, domain)
+                    } else {
+                        self.occupants(gang, domain).is_some_and(|keys| keys.keys().any(|key| *key != gang.key))
+                    };
                     if elsewhere || taken {
                         if *gang.topology == *slicegate_tpu::label::NODE_POOL {
                             break 'nodes;
@@ -55,7 +67,7 @@ impl Nodes {
     }
 }
 
-fn has_room(node: &NodeState, allocatable: &slicegate_workload::ResourceList, class: &super::Class) -> bool {
+fn has_room(node: &NodeState, allocatable: &slicegate_workload::ResourceList, class: &Class) -> bool {
     let pods = i64::try_from(node.pods.len()).unwrap_or(i64::MAX);
     if allocatable.get("pods").is_some_and(|most| pods >= most.value()) {
         return false;
@@ -67,7 +79,7 @@ fn has_room(node: &NodeState, allocatable: &slicegate_workload::ResourceList, cl
 }
 
 /// The selector and affinity once more, with the labels that differ from node to node.
-fn accepts_exactly(class: &super::Class, node: &NodeState) -> bool {
+fn accepts_exactly(class: &Class, node: &NodeState) -> bool {
     slicegate_workload::selector_matches(&class.shape.selector, &node.labels)
         && class.shape.affinity.as_ref().is_none_or(|a| a.required_matches(&node.labels, Some(&node.name)))
 }
@@ -134,7 +146,9 @@ impl World {
         let class = &self.nodes.classes[pending.class.0];
         if let Some(first) = class.pools.first() {
             let pool = self.nodes.pool(*first);
-            return Some(if pool.nodes.is_empty() {
+            return Some(if let Some(why) = self.nodes.never_grows(class) {
+                why
+            } else if pool.nodes.is_empty() {
                 format!("node pool {} has no nodes yet", pool.name)
             } else {
                 format!("{} matching node pool(s) have no free node", class.pools.len())

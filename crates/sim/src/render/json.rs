@@ -84,6 +84,7 @@ pub fn json(outcome: &Outcome) -> Value {
                 Verdict::Evicted => ("evicted", None),
                 Verdict::NeverAdmitted => ("neverAdmitted", None),
                 Verdict::NotQueued => ("notQueued", None),
+                Verdict::NotApplied => ("notApplied", None),
             };
             value!({"job": reference(&verdict.job), "verdict": word, "at": at.map(time), "why": verdict.why})
         })
@@ -110,6 +111,7 @@ pub fn json(outcome: &Outcome) -> Value {
     value!({
         "start": time(outcome.start),
         "end": time(outcome.end),
+        "stopped": outcome.stopped,
         "timeline": timeline,
         "verdicts": verdicts,
         "warnings": outcome.warnings,

@@ -141,6 +141,7 @@ pub fn summary(outcome: &Outcome) -> String {
             Verdict::Evicted => "evicted, waits again".to_owned(),
             Verdict::NeverAdmitted => "never admitted".to_owned(),
             Verdict::NotQueued => "in no queue".to_owned(),
+            Verdict::NotApplied => "not applied before the simulation was stopped".to_owned(),
         };
         let why = verdict.why.as_ref().map_or(String::new(), |why| format!(": {why}"));
         format!("{}: {what}{why}", short(&verdict.job))
@@ -151,6 +152,7 @@ pub fn summary(outcome: &Outcome) -> String {
     let total = outcome.verdicts.len();
     let finished = outcome.verdicts.iter().filter(|v| matches!(v.verdict, Verdict::Finished { .. })).count();
     let end = Elapsed(outcome.end.micros_since(outcome.start));
-    let _ = writeln!(text, "{finished} of {total} jobs finished; the simulation ended at {end}");
+    let how = if outcome.stopped { "was stopped" } else { "ended" };
+    let _ = writeln!(text, "{finished} of {total} jobs finished; the simulation {how} at {end}");
     text
 }

@@ -249,8 +249,8 @@ impl World {
 
     fn tell_job_running(&mut self, key: &ObjectRef, job: &Arc<Job>, pods: &[(ObjectRef, Arc<Pod>)]) {
         if Self::is_own(job) && self.told_running.insert(key.clone()) {
-            let on = self.on_pools(pods.iter().map(|(key, _)| key));
-            self.say(Some(key.clone()), EntryKind::Running, format!("running: {} pods{on}", pods.len()));
+            let text = format!("running: {}", self.running_pods(pods));
+            self.say(Some(key.clone()), EntryKind::Running, text);
         }
     }
 
@@ -288,6 +288,10 @@ impl World {
             return false;
         }
         let mut missing = wanted - count.active;
+        let own = Object::Job(job.clone()).reference();
+        if self.is_too_large(&own, i64::try_from(missing).unwrap_or(i64::MAX), "pods at once") {
+            return false;
+        }
         if !indexed {
             for _ in 0..missing.saturating_sub(count.terminating) {
                 self.create_pod(job, None, None);

@@ -167,10 +167,10 @@ impl World {
         }
         let mut pods = Vec::new();
         for job in children.all() {
-            pods.extend(self.pods_of(job.metadata.uid.as_deref().unwrap_or_default()).into_iter().map(|(key, _)| key));
+            pods.extend(self.pods_of(job.metadata.uid.as_deref().unwrap_or_default()));
         }
         let jobs = if wanted == 1 { "Job" } else { "Jobs" };
-        let text = format!("running: {wanted} {jobs}, {} pods{}", pods.len(), self.on_pools(&pods));
+        let text = format!("running: {wanted} {jobs}, {}", self.running_pods(&pods));
         self.say(Some(key.clone()), EntryKind::Running, text);
     }
 
@@ -207,6 +207,10 @@ impl World {
         let namespace = jobset.metadata.namespace.as_deref().unwrap_or_default();
         let name = jobset.metadata.name.as_deref().unwrap_or_default();
         let global: i32 = jobset.spec.replicated_jobs.iter().map(replicas).fold(0, i32::saturating_add);
+        let own = ObjectRef::new(Kind::JobSet, namespace, name);
+        if self.is_too_large(&own, i64::from(global), "Jobs") {
+            return;
+        }
         let mut global_index = 0_i32;
         let mut missing = Vec::new();
         for group in &jobset.spec.replicated_jobs {

@@ -96,6 +96,14 @@ impl World {
         names
     }
 
+    /// `6 pods on nodepool1 and nodepool2`; those of them that have ended are told apart.
+    pub(crate) fn running_pods(&self, pods: &[(ObjectRef, Arc<slicegate_api::Pod>)]) -> String {
+        let over = pods.iter().filter(|(_, pod)| crate::cluster::is_over(pod)).count();
+        let on = self.on_pools(pods.iter().map(|(key, _)| key));
+        let ended = if over == 0 { String::new() } else { format!(", {over} more have ended already") };
+        format!("{} pods{on}{ended}", pods.len().saturating_sub(over))
+    }
+
     /// `on nodepool1 and nodepool2`, or nothing if no pod is on a node.
     pub(crate) fn on_pools<'a>(&self, pods: impl IntoIterator<Item = &'a ObjectRef>) -> String {
         let names = self.pools_of(pods);

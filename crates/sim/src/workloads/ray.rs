@@ -416,7 +416,9 @@ impl World {
             let owner = controller_of(&Object::RayCluster(cluster.clone()))
                 .filter(|owner| owner.kind == "RayJob")
                 .map(|owner| Self::beside(key, Kind::RayJob, &owner.name));
-            let text = format!("running: Ray cluster {name} is ready, head and {ready} workers{on}");
+            let at_head = self.on_pools(pods.iter().filter(|(_, pod)| !worker(pod)).map(|(key, _)| key));
+            let place = if on == at_head { String::new() } else { at_head };
+            let text = format!("running: Ray cluster {name} is ready, head{place} and {ready} workers{on}");
             self.say(Some(owner.unwrap_or_else(|| key.clone())), EntryKind::Running, text);
         }
         let last = serde_json::to_value(&time).unwrap_or_default();
@@ -453,6 +455,10 @@ impl World {
             let hosts = hosts(group);
             let wanted = wanted_replicas(group).saturating_mul(hosts);
             let have = i32::try_from(of_group(&group.group_name)).unwrap_or(i32::MAX);
+            let own = Object::RayCluster(cluster.clone()).reference();
+            if self.is_too_large(&own, i64::from(wanted), "workers") {
+                return;
+            }
             for number in have..wanted {
                 let (replica, host) = (number / hosts, number % hosts);
                 let mut labels = Vec::new();

@@ -238,7 +238,12 @@ fn a_ray_job_runs_on_a_slice_of_its_own() {
     let id = job["status"]["jobId"].as_str().unwrap().to_owned();
     let cluster = job["status"]["rayClusterName"].as_str().unwrap().to_owned();
     assert!(id.starts_with("r-") && id.len() == 7 && cluster.starts_with("r-") && cluster != id);
-    has(&outcome, &format!("00:00:02 RayJob/r running: Ray cluster {cluster} is ready, head and 4 workers on slice"));
+    has(
+        &outcome,
+        &format!(
+            "00:00:02 RayJob/r running: Ray cluster {cluster} is ready, head on default-pool and 4 workers on slice"
+        ),
+    );
     has(&outcome, &format!("00:01:03 RayJob/r Job '{id}' succeeded"));
     assert_eq!(job["status"]["jobDeploymentStatus"], "Complete");
     assert_eq!(job["status"]["jobStatus"], "SUCCEEDED");

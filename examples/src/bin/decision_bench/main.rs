@@ -1,11 +1,10 @@
 //! How fast the engine decides, as a table: `cargo run --release -p slicegate-examples --bin decision_bench`.
 //!
 //! Every figure is measured by this run of the program, on loads that it generates itself. Times are processor
-//! time, of `Engine::cycle` alone, in one thread; taking in objects is timed apart, by the clock on the wall. An argument selects sections by part of a name.
+//! time, of `Engine::cycle` alone unless something else is said, in one thread. An argument selects sections by part of a name.
 #![expect(clippy::print_stdout, reason = "a program for a terminal")]
-#![expect(unreachable_pub, reason = "the loads are shared with the benchmarks of slicegate-admission")]
 
-#[path = "../../../../crates/admission/benches/load.rs"]
+#[path = "../../../../crates/admission/benches/cycle/load.rs"]
 mod load;
 mod memory;
 mod parked;

@@ -22,8 +22,8 @@ fn beside(parked: usize) {
     let load = Load::wide();
     let mut cluster = Cluster::new(load.engine());
     let queue = |n: usize| format!("queue-{}-{}", n % load.cohorts, n / load.cohorts % load.queues_per_cohort);
-    // They ask for more than ever could be, in four sizes.
-    let size = |n: usize| Size { count: 1, cpu: 1_000_000 + i64::from(n % 4 == 0), priority: 10 };
+    // They ask for more than ever could be, in two sizes.
+    let size = |n: usize| Size { count: 1, cpu: 1_000_000 + i64::from(n.is_multiple_of(4)), priority: 10 };
     let ((), stats) = counted(|| {
         for n in 0..parked {
             cluster.engine.set_workload(cluster.now, workload(&format!("parked-{n}"), &queue(n), &size(n), n));
@@ -53,9 +53,9 @@ fn beside(parked: usize) {
             let cycle = cluster.engine.cycle(cluster.now);
             let seconds = begin.elapsed().as_secs_f64();
             if finish {
-                flushing.push(seconds)
+                flushing.push(seconds);
             } else {
-                plain.push(seconds)
+                plain.push(seconds);
             }
             cluster.write(cycle);
             while finish && !cluster.engine.cycle(cluster.now).entries.is_empty() {}

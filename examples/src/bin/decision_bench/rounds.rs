@@ -3,7 +3,7 @@
 use cpu_time::ThreadTime;
 use slicegate_admission::{Cycle, Outcome};
 
-use crate::load::{Cluster, Load};
+use crate::load::{Cluster, Load, START};
 use crate::memory::counted;
 use crate::{float, median, micros};
 
@@ -92,6 +92,7 @@ impl Times {
 pub(crate) fn run() {
     for (name, load) in [("10 cohorts of 100, 50 each", Load::wide()), ("5 cohorts of 6, 500 each", Load::deep())] {
         let waves = load.workloads().chunk_by(|a, b| a.spec.priority == b.spec.priority).map(<[_]>::to_vec).collect();
+        taking_in(name, &load);
         cycles(
             &format!("{name}: all there at once, cycles until nothing changes"),
             &load,
@@ -127,8 +128,18 @@ fn cycles(title: &str, load: &Load, waves: Vec<Vec<slicegate_workload::Workload>
     }
     println!("\n{title}");
     times.print();
-    let (seconds, objects) = (cluster.taking_in.0.as_secs_f64(), cluster.taking_in.1);
-    println!("  taking in: {objects} objects, {} us each", micros(seconds / float(objects)));
+}
+
+fn taking_in(name: &str, load: &Load) {
+    let mut engine = load.engine();
+    let workloads = load.workloads();
+    let count = workloads.len();
+    let begin = ThreadTime::now();
+    for workload in workloads {
+        engine.set_workload(START, workload);
+    }
+    let seconds = begin.elapsed().as_secs_f64();
+    println!("\n{name}: taking in {count} new workloads, {} us each", micros(seconds / float(count)));
 }
 
 /// The same cycle again and again: times and allocations once everything has been seen.

@@ -2,7 +2,6 @@
 //! writes every decision at once.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
 
 use slicegate_admission::lifecycle::{At, FinishReason, finish, release};
 use slicegate_admission::{Config, Cycle, Engine, Outcome, Written};
@@ -15,32 +14,32 @@ use slicegate_workload::{
 
 /// Workloads of one size.
 #[derive(Clone, Copy)]
-pub struct Size {
+pub(crate) struct Size {
     /// How many a ClusterQueue.
-    pub count: usize,
+    pub(crate) count: usize,
     /// What each asks for.
-    pub cpu: i64,
-    pub priority: i32,
+    pub(crate) cpu: i64,
+    pub(crate) priority: i32,
 }
 
 /// A load.
 #[derive(Clone)]
-pub struct Load {
-    pub cohorts: usize,
-    pub queues_per_cohort: usize,
-    pub nominal: i64,
-    pub borrowing: i64,
-    pub sizes: Vec<Size>,
+pub(crate) struct Load {
+    pub(crate) cohorts: usize,
+    pub(crate) queues_per_cohort: usize,
+    pub(crate) nominal: i64,
+    pub(crate) borrowing: i64,
+    pub(crate) sizes: Vec<Size>,
 }
 
 impl Load {
     /// 10 cohorts of 100 ClusterQueues with 50 workloads each.
-    pub fn wide() -> Self {
+    pub(crate) fn wide() -> Self {
         Self { cohorts: 10, queues_per_cohort: 100, ..Self::of(35, 11, 4) }
     }
 
     /// 5 cohorts of 6 ClusterQueues with 500 workloads each.
-    pub fn deep() -> Self {
+    pub(crate) fn deep() -> Self {
         Self { cohorts: 5, queues_per_cohort: 6, ..Self::of(350, 100, 50) }
     }
 
@@ -59,7 +58,7 @@ impl Load {
     }
 
     /// An engine that knows the ClusterQueues, without workloads.
-    pub fn engine(&self) -> Engine {
+    pub(crate) fn engine(&self) -> Engine {
         let mut engine = Engine::new(Config::new());
         engine.set_namespace(START, "default", BTreeMap::new());
         engine.set_flavor(START, FlavorSpec { name: "default".into(), ..FlavorSpec::default() });
@@ -106,7 +105,7 @@ impl Load {
     }
 
     /// The workloads, queue by queue within each size: small ones are created first.
-    pub fn workloads(&self) -> Vec<Workload> {
+    pub(crate) fn workloads(&self) -> Vec<Workload> {
         let mut all = Vec::new();
         for (s, size) in self.sizes.iter().enumerate() {
             for n in 0..size.count {
@@ -123,7 +122,7 @@ impl Load {
 }
 
 /// When everything begins.
-pub const START: Timestamp = Timestamp::from_seconds(1_700_000_000);
+pub(crate) const START: Timestamp = Timestamp::from_seconds(1_700_000_000);
 
 /// A cohort without quota of its own, of a weight that decides nothing here.
 fn cohort_spec(cohort: usize, weight: u64) -> CohortSpec {
@@ -135,7 +134,7 @@ fn cohort_spec(cohort: usize, weight: u64) -> CohortSpec {
 }
 
 /// A workload of one pod, the `number`th to be created.
-pub fn workload(name: &str, queue: &str, size: &Size, number: usize) -> Workload {
+pub(crate) fn workload(name: &str, queue: &str, size: &Size, number: usize) -> Workload {
     let container = Container {
         name: "main".into(),
         resources: Resources {
@@ -166,31 +165,22 @@ pub fn workload(name: &str, queue: &str, size: &Size, number: usize) -> Workload
 }
 
 /// An engine and the objects as its API server has them.
-pub struct Cluster {
-    pub engine: Engine,
-    pub now: Timestamp,
+pub(crate) struct Cluster {
+    pub(crate) engine: Engine,
+    pub(crate) now: Timestamp,
     objects: BTreeMap<Key, Workload>,
     /// Workloads that hold quota.
-    pub running: Vec<Key>,
-    /// Time spent taking in objects, and how many.
-    pub taking_in: (Duration, usize),
+    pub(crate) running: Vec<Key>,
     wakes: u64,
 }
 
 impl Cluster {
-    pub fn new(engine: Engine) -> Self {
-        Self {
-            engine,
-            now: START.plus_seconds(1),
-            objects: BTreeMap::new(),
-            running: Vec::new(),
-            taking_in: (Duration::ZERO, 0),
-            wakes: 0,
-        }
+    pub(crate) fn new(engine: Engine) -> Self {
+        Self { engine, now: START.plus_seconds(1), objects: BTreeMap::new(), running: Vec::new(), wakes: 0 }
     }
 
     /// Creates workloads.
-    pub fn create(&mut self, workloads: impl IntoIterator<Item = Workload>) {
+    pub(crate) fn create(&mut self, workloads: impl IntoIterator<Item = Workload>) {
         for workload in workloads {
             self.objects.insert(workload.key.clone(), workload.clone());
             self.take_in(workload);
@@ -198,14 +188,11 @@ impl Cluster {
     }
 
     fn take_in(&mut self, workload: Workload) {
-        let begin = Instant::now();
         self.engine.set_workload(self.now, workload);
-        self.taking_in.0 += begin.elapsed();
-        self.taking_in.1 += 1;
     }
 
     /// Writes what a cycle decided, and lets those that are evicted go at once.
-    pub fn write(&mut self, cycle: Cycle) {
+    pub(crate) fn write(&mut self, cycle: Cycle) {
         let gates = self.engine.config().gates;
         for eviction in cycle.evictions {
             self.engine.eviction_written(self.now, &eviction.workload, Written::Ok);
@@ -232,13 +219,13 @@ impl Cluster {
     }
 
     /// Lets every workload that holds quota finish, deletes it, and wakes what is parked.
-    pub fn finish_all(&mut self) {
+    pub(crate) fn finish_all(&mut self) {
         self.finish_running();
         self.engine.flush(self.now);
     }
 
     /// Lets every workload that holds quota finish, and deletes it. What is parked is not woken yet.
-    pub fn finish_running(&mut self) {
+    pub(crate) fn finish_running(&mut self) {
         for key in std::mem::take(&mut self.running) {
             let Some(mut object) = self.objects.remove(&key) else { continue };
             finish(&mut object.status, FinishReason::Succeeded, "done", At { now: self.now, generation: 1 });
@@ -248,7 +235,7 @@ impl Cluster {
     }
 
     /// Lets every parked workload compete again, by a change of every cohort that changes no quota.
-    pub fn wake_all(&mut self, load: &Load) {
+    pub(crate) fn wake_all(&mut self, load: &Load) {
         self.wakes += 1;
         for cohort in 0..load.cohorts {
             let added = self.engine.set_cohort(self.now, cohort_spec(cohort, 1 + self.wakes));

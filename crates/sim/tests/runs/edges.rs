@@ -1,0 +1,185 @@
+//! Runs of odd manifests, with Slicegate's own controller.
+
+use std::fmt::Write as _;
+
+use slicegate_controller::Configuration;
+use slicegate_manifest::{Diagnostic, Options as LoadOptions, Source, load};
+use slicegate_sim::render::{self, TextOptions};
+use slicegate_sim::{Input, NoFiles, Options, Outcome, Simulation, Verdict, parse_duration, preflight};
+
+const QUEUES: &str = "
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: v5e}
+spec: {nodeLabels: {cloud.google.com/gke-tpu-accelerator: tpu-v5-lite-podslice}}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: cq}
+spec:
+  namespaceSelector: {}
+  resourceGroups:
+  - coveredResources: [google.com/tpu]
+    flavors: [{name: v5e, resources: [{name: google.com/tpu, nominalQuota: 1000000000}]}]
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: lq, namespace: default}
+spec: {clusterQueue: cq}
+---
+";
+
+fn queued_jobset(name: &str, replicas: i64, parallelism: i64, more: &str) -> String {
+    let pods = "nodeSelector: {cloud.google.com/gke-tpu-accelerator: tpu-v5-lite-podslice, cloud.google.com/gke-tpu-topology: 2x4}";
+    let mut text = String::new();
+    let _ = write!(
+        text,
+        "apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata:
+  name: {name}
+  labels: {{kueue.x-k8s.io/queue-name: lq}}
+  annotations: {{alpha.jobset.sigs.k8s.io/exclusive-topology: cloud.google.com/gke-nodepool}}
+spec:
+  replicatedJobs:
+  - name: w
+    replicas: {replicas}
+    template:
+      spec:
+        parallelism: {parallelism}
+        completions: {parallelism}
+        template:
+          spec:
+            {more}
+            {pods}
+            containers: [{{name: c, image: x, resources: {{limits: {{google.com/tpu: 4}}}}}}]
+---
+"
+    );
+    text
+}
+
+fn read(text: &str) -> (Vec<slicegate_manifest::Document>, Vec<Diagnostic>) {
+    let sources = [Source { name: "m.yaml".to_owned(), text: text.to_owned(), ..Source::default() }];
+    let loaded = load(&sources, &LoadOptions::default());
+    assert!(!loaded.has_errors(), "{:#?}", loaded.diagnostics);
+    let found = preflight(&loaded.documents, &sources);
+    (loaded.documents, found)
+}
+
+fn run(text: &str, until: Option<&str>) -> Outcome {
+    let until = until.map(|text| parse_duration(text).unwrap());
+    let input = Input::new(read(text).0, Options { until, ..Options::default() });
+    Simulation::new(input, &NoFiles, Configuration::default()).unwrap().run()
+}
+
+fn told(outcome: &Outcome) -> String {
+    render::timeline(outcome, TextOptions::default()) + &render::summary(outcome)
+}
+
+fn scenario(spec: &str) -> String {
+    format!("apiVersion: slicegate.dev/v1alpha1\nkind: Scenario\nmetadata: {{name: s}}\nspec: {spec}\n---\n")
+}
+
+#[test]
+fn what_is_too_large_to_simulate_is_said_and_not_made() {
+    for jobset in [queued_jobset("huge", 1_073_741_823, 2, ""), queued_jobset("huge", 1, 200_000, "")] {
+        let outcome = run(&(QUEUES.to_owned() + &jobset), None);
+        let [huge] = outcome.verdicts.as_slice() else { panic!() };
+        assert_ne!(huge.verdict, Verdict::Running);
+        assert!(
+            outcome.warnings.iter().any(|w| w.contains("no more than 100000 are simulated")),
+            "{:?}",
+            outcome.warnings
+        );
+    }
+    let outcome = run(&(QUEUES.to_owned() + &queued_jobset("huge", 1, 200_000, "")), None);
+    assert!(told(&outcome).contains("asks for 200000 pods at once"), "{}", told(&outcome));
+}
+
+#[test]
+fn nodes_that_may_not_idle_still_serve() {
+    let times = scenario("{runTime: 0s, nodeProvisioning: 0s, scaleDownAfter: 0s}");
+    let outcome = run(&(QUEUES.to_owned() + &times + &queued_jobset("a", 2, 2, "")), None);
+    assert!(matches!(outcome.verdicts[0].verdict, Verdict::Finished { .. }), "{}", told(&outcome));
+}
+
+#[test]
+fn a_slice_is_not_shared_by_jobs_of_different_priorities() {
+    let class = "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: high}\nvalue: 100\n---\n";
+    let jobs = queued_jobset("low", 1, 2, "") + &queued_jobset("high", 1, 2, "priorityClassName: high");
+    let outcome = run(&(QUEUES.to_owned() + class + &jobs), None);
+    let told = told(&outcome);
+    let on = |job: &str| {
+        let line = told.lines().find(|l| l.contains(&format!("JobSet {job} ")) && l.contains("running:")).unwrap();
+        line.rsplit(' ').next().unwrap().to_owned()
+    };
+    assert_ne!(on("low"), on("high"), "{told}");
+    assert!(told.contains("2 of 2 jobs finished"), "{told}");
+}
+
+#[test]
+fn pods_that_have_ended_do_not_run() {
+    let node = "apiVersion: v1\nkind: Node\nmetadata: {name: n1, labels: {cloud.google.com/gke-tpu-accelerator: \
+                tpu-v5-lite-podslice, cloud.google.com/gke-tpu-topology: 2x4}}\nstatus: {allocatable: {google.com/tpu: 4}}\n---\n";
+    let alone = queued_jobset("a", 2, 1, "").replace("annotations", "#");
+    let told = told(&run(&(QUEUES.to_owned() + node + &alone), None));
+    assert!(told.contains("running: 2 Jobs, 1 pods on n1, 1 more have ended already"), "{told}");
+}
+
+#[test]
+fn a_simulation_that_is_stopped_says_so_and_counts_all_jobs() {
+    let late = scenario("{events: [{at: 1h, apply: {object: JobSet/late}}]}");
+    let text = QUEUES.to_owned() + &late + &queued_jobset("a", 1, 2, "") + &queued_jobset("late", 1, 2, "");
+    let outcome = run(&text, Some("10s"));
+    assert!(outcome.stopped);
+    let told = told(&outcome);
+    assert!(told.contains("JobSet late: not applied before the simulation was stopped"), "{told}");
+    assert!(told.contains("0 of 2 jobs finished; the simulation was stopped at 00:00:10"), "{told}");
+    assert!(!run(&(QUEUES.to_owned() + &queued_jobset("a", 1, 2, "")), Some("1d")).stopped);
+}
+
+#[test]
+fn a_job_that_is_deleted_after_its_end_has_finished() {
+    let short =
+        queued_jobset("a", 1, 2, "").replace("  replicatedJobs:", "  ttlSecondsAfterFinished: 5\n  replicatedJobs:");
+    let outcome = run(&(QUEUES.to_owned() + &short), None);
+    assert!(told(&outcome).contains("1 of 1 jobs finished"), "{}", told(&outcome));
+}
+
+#[test]
+fn a_missing_priority_class_is_given_as_the_reason() {
+    let outcome = run(&(QUEUES.to_owned() + &queued_jobset("a", 1, 2, "priorityClassName: nope")), None);
+    let told = told(&outcome);
+    assert!(told.contains("gets no workload: there is no PriorityClass nope"), "{told}");
+    assert!(told.contains("no workload was made for it (queue lq): there is no PriorityClass nope"), "{told}");
+}
+
+#[test]
+fn a_pool_that_cannot_grow_is_given_as_the_reason() {
+    let pool = |autoscaling: &str| {
+        format!(
+            "name: p\nconfig: {{machineType: ct5lp-hightpu-4t}}\nautoscaling: {autoscaling}\nplacementPolicy: \
+             {{tpuTopology: 2x4}}\ninitialNodeCount: 0\n---\n"
+        )
+    };
+    for (autoscaling, why) in [
+        ("{enabled: false}", "its pods find no node: node pool p has no nodes, and its autoscaling is off"),
+        ("{enabled: true, maxNodeCount: 1}", "node pool p has no nodes and needs 2, but may have 1 at most"),
+    ] {
+        let told = told(&run(&(QUEUES.to_owned() + &pool(autoscaling) + &queued_jobset("a", 1, 2, "")), None));
+        assert_eq!(told.matches(why).count(), 2, "in the timeline and at the end: {told}");
+    }
+}
+
+#[test]
+fn what_the_simulation_could_not_do_is_found_before() {
+    let timed = queued_jobset("a", 1, 2, "").replace("annotations: {", "annotations: {slicegate.dev/run-time: long, ");
+    let pool = "name: p\nconfig: {machineType: n2-standard-8}\ninitialNodeCount: 2147483647\n---\n";
+    let (_, found) = read(&(QUEUES.to_owned() + &timed + pool + &scenario("{runTimes: {nobody: 5s, JobSet/a: 5s}}")));
+    let paths: Vec<(&str, bool)> = found.iter().map(|d| (d.path.as_str(), d.is_error())).collect();
+    assert!(paths.contains(&("metadata.annotations[slicegate.dev/run-time]", true)), "{paths:?}");
+    assert!(paths.contains(&("initialNodeCount", true)), "{paths:?}");
+    assert!(paths.contains(&("spec.runTimes[nobody]", false)), "{paths:?}");
+    assert!(!paths.iter().any(|(path, _)| path.contains("JobSet/a")), "{paths:?}");
+}

@@ -575,12 +575,12 @@ impl Controller {
         self.store.get(reference)
     }
 
-    /// A workload as it was last seen.
+    /// A workload as it was last seen; of one that is finished without its pod sets.
     pub fn workload(&self, key: &Key) -> Option<&Workload> {
         self.fed.workloads.get(key).map(Arc::as_ref)
     }
 
-    /// All workloads, by namespace and name.
+    /// All workloads, by namespace and name; those that are finished without their pod sets.
     pub fn workloads(&self) -> impl Iterator<Item = &Workload> {
         self.fed.workloads.values().map(Arc::as_ref)
     }

@@ -232,16 +232,22 @@ impl Controller {
             }
             return;
         };
+        // Nobody asks what pods a finished workload had, and there are many of those.
+        let mut workload = workload;
+        let finished = workload.is_finished();
+        let pod_sets = if finished { std::mem::take(&mut workload.spec.pod_sets) } else { Vec::new() };
         if self.fed.workloads.get(&key).is_some_and(|w| **w == workload) {
             return;
         }
         self.touched = true;
-        if workload.is_finished() {
+        let mut told = workload.clone();
+        if finished {
             // Nothing more is told of it.
             self.told.remove(&key);
             self.told_checks.remove(&key);
+            told.spec.pod_sets = pod_sets;
         }
-        self.engine.set_workload(now, workload.clone());
+        self.engine.set_workload(now, told);
         self.mark_stale(&key);
         self.fed.workloads.insert(key.clone(), Arc::new(workload));
         self.mark_stale(&key);

@@ -29,13 +29,7 @@ struct Said {
 
 impl Said {
     /// Where the timeline last told this of the object at this moment. The timeline only grows.
-    fn find(
-        &mut self,
-        timeline: &[Entry],
-        now: Timestamp,
-        object: &ObjectRef,
-        kind: EntryKind,
-    ) -> Option<usize> {
+    fn find(&mut self, timeline: &[Entry], now: Timestamp, object: &ObjectRef, kind: EntryKind) -> Option<usize> {
         if self.moment != now {
             self.last.clear();
             self.moment = now;

@@ -53,8 +53,13 @@ impl Engine {
         if let Some(queue) = self.state.queue_mut(node) {
             queue.spec = spec;
         } else {
-            self.state.queues[index] =
-                Some(ClusterQueue { spec, inactive: Vec::new(), holders: Vec::new(), not_ready: 0, tally: Tally::default() });
+            self.state.queues[index] = Some(ClusterQueue {
+                spec,
+                inactive: Vec::new(),
+                holders: Vec::new(),
+                not_ready: 0,
+                tally: Tally::default(),
+            });
             self.pending[index] = Some(PendingQueue::default());
         }
         self.update_activity(node);

@@ -70,7 +70,9 @@ impl Engine {
             }
             let not_ready = holdings.iter().filter(|h| !h.pods_ready).count();
             let mut tally = Tally::default();
-            holdings.iter().for_each(|h| tally.add(h));
+            for holding in &holdings {
+                tally.add(holding);
+            }
             if not_ready != queue.not_ready || tally != queue.tally {
                 return violation(format!("counts of ClusterQueue {} are wrong", queue.spec.name));
             }

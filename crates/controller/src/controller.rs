@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use slicegate_admission::{Engine, PendingWorkload, Written};
-use slicegate_api::{Kind, Object, ObjectRef, convert};
+use slicegate_admission::{ClusterQueueReport, Engine, LocalQueueReport, PendingWorkload, Written};
+use slicegate_api::{Kind, Object, ObjectRef, convert, kueue};
 use slicegate_workload::{ClusterQueueSpec, Key, LocalQueueSpec, Timestamp, Workload, WorkloadStatus};
 
 use crate::config::Configuration;
@@ -26,6 +26,8 @@ const MOST_CYCLES: u32 = 100_000;
 /// Kinds whose statuses and finalizers follow from everything else.
 const CONFIGURATION: [Kind; 6] =
     [Kind::AdmissionCheck, Kind::ClusterQueue, Kind::Cohort, Kind::LocalQueue, Kind::ResourceFlavor, Kind::Topology];
+/// Kinds that nothing here depends on.
+const IGNORED: [Kind; 4] = [Kind::ConfigMap, Kind::Node, Kind::Pod, Kind::Secret];
 
 /// What the engine must be told about a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -135,6 +137,13 @@ pub(crate) struct Stale {
     pub(crate) local_queues: BTreeSet<Key>,
 }
 
+/// Queues as they were when their status was last found to be right, and what the engine said of them then.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Synced {
+    pub(crate) cluster_queues: BTreeMap<Box<str>, (Arc<kueue::ClusterQueue>, ClusterQueueReport)>,
+    pub(crate) local_queues: BTreeMap<Key, (Arc<kueue::LocalQueue>, LocalQueueReport)>,
+}
+
 /// Kueue's controllers as one value: objects and write results go in, writes, Events and notes come out.
 ///
 /// Before the first [`Controller::reconcile`] every object that exists must have been observed: an owner that is not known is
@@ -157,6 +166,10 @@ pub struct Controller {
     pub(crate) touched: bool,
     /// Queues whose status may have changed.
     pub(crate) stale: Stale,
+    /// Whether the finalizers of what others use are to be looked at.
+    finalizers_due: bool,
+    /// Queues whose status says what the engine says.
+    pub(crate) synced: Synced,
     /// What a workload was last said to wait for.
     pub(crate) told: BTreeMap<Key, String>,
     /// Workloads that wait and do not say yet what for.
@@ -185,6 +198,8 @@ impl Controller {
             out: Effects::default(),
             touched: false,
             stale: Stale::default(),
+            finalizers_due: false,
+            synced: Synced::default(),
             told: BTreeMap::new(),
             untold: BTreeSet::new(),
             told_checks: BTreeMap::new(),
@@ -193,12 +208,15 @@ impl Controller {
         }
     }
 
-    /// Takes in that an object is there, changed or is gone. Late and repeated reports do no harm.
+    /// Takes in that an object is there, changed or is gone. Late and repeated reports do no harm, nor do those of pods, nodes,
+    /// ConfigMaps and Secrets, which nothing depends on.
     pub fn observe(&mut self, now: Timestamp, change: Change) {
         match change {
+            Change::Applied(object) | Change::Deleted(object) if IGNORED.contains(&object.kind()) => {}
             Change::Applied(object) => self.apply(now, &object),
             Change::Deleted(object) => {
                 if let Applied::Changed(old) = self.store.remove(&object) {
+                    self.finalizers_due |= CONFIGURATION.contains(&object.kind());
                     self.mark(&object, old.as_ref());
                     self.fail_gone(now, &object.reference());
                 }
@@ -241,7 +259,9 @@ impl Controller {
         let Some(flight) = self.in_flight.remove(&outcome.id) else { return };
         let reference = flight.object;
         let key = key_of(&reference);
-        self.dirty.insert(reference.clone());
+        if outcome.result.is_err() || !self.mark_queue(&reference) {
+            self.dirty.insert(reference.clone());
+        }
         match outcome.result {
             Ok(now_is) => {
                 self.store.unlock(&reference, outcome.id, None);
@@ -335,10 +355,28 @@ impl Controller {
         self.stale.local_queues.insert(queue);
     }
 
+    /// Marks a queue whose status is to be looked at. Returns whether the object is a queue.
+    fn mark_queue(&mut self, reference: &ObjectRef) -> bool {
+        match reference.kind {
+            Kind::ClusterQueue => drop(self.stale.cluster_queues.insert(reference.name.clone())),
+            Kind::LocalQueue => drop(self.stale.local_queues.insert(key_of(reference))),
+            _ => return false,
+        }
+        true
+    }
+
     /// Marks what a changed object may matter to.
     fn mark(&mut self, object: &Object, old: Option<&Object>) {
         let reference = object.reference();
         let uid = object.uid();
+        if CONFIGURATION.contains(&reference.kind) {
+            let status_only = old.is_some_and(|old| only_status_changed(old, object));
+            self.finalizers_due |= !status_only;
+            // What a status says of a queue follows from everything else.
+            if status_only && self.mark_queue(&reference) {
+                return;
+            }
+        }
         match object.kind() {
             Kind::Workload => {
                 if let Some(job) = owner_ref(object.metadata()) {
@@ -404,7 +442,10 @@ impl Controller {
     /// Does what follows from everything that was taken in since the last call, and tells when to call again if nothing
     /// happens before.
     pub fn reconcile(&mut self, now: Timestamp) -> Effects {
-        self.dirty.extend(self.store.release_expired(now));
+        for reference in self.store.release_expired(now) {
+            self.finalizers_due |= CONFIGURATION.contains(&reference.kind);
+            self.dirty.insert(reference);
+        }
         while let Some(reference) = self.timers.pop_due(now) {
             self.dirty.insert(reference);
         }
@@ -425,19 +466,14 @@ impl Controller {
         for reference in work.iter().filter(|r| r.kind == Kind::Workload) {
             self.reconcile_workload(now, &key_of(reference));
         }
-        let configured = work.iter().any(|r| CONFIGURATION.contains(&r.kind));
         for reference in &work {
-            match reference.kind {
-                Kind::ClusterQueue => drop(self.stale.cluster_queues.insert(reference.name.clone())),
-                Kind::LocalQueue => drop(self.stale.local_queues.insert(key_of(reference))),
-                _ => {}
-            }
+            self.mark_queue(reference);
         }
         self.run_cycles(now, MOST_CYCLES);
         self.tell_parked(now);
         self.sync_queues(now);
-        if configured || self.fed.cluster_queues.values().any(|q| q.deleting) {
-            self.sync_finalizers();
+        if self.finalizers_due || self.fed.cluster_queues.values().any(|q| q.deleting) {
+            self.finalizers_due = self.sync_finalizers();
         }
         self.write_plans(now);
         let wakes = [self.engine.next_wake(), self.store.next_release(), self.timers.next()];
@@ -539,12 +575,12 @@ impl Controller {
         self.store.get(reference)
     }
 
-    /// A workload as it was last seen.
+    /// A workload as it was last seen; of one that is finished without its pod sets.
     pub fn workload(&self, key: &Key) -> Option<&Workload> {
         self.fed.workloads.get(key).map(Arc::as_ref)
     }
 
-    /// All workloads, by namespace and name.
+    /// All workloads, by namespace and name; those that are finished without their pod sets.
     pub fn workloads(&self) -> impl Iterator<Item = &Workload> {
         self.fed.workloads.values().map(Arc::as_ref)
     }
@@ -570,7 +606,7 @@ impl Controller {
     }
 
     /// A ClusterQueue as the engine knows it.
-    pub(crate) fn cluster_queue_spec(&self, name: &str) -> Option<&ClusterQueueSpec> {
+    pub(crate) fn cluster_queue_spec(&self, name: &str) -> Option<&Arc<ClusterQueueSpec>> {
         self.fed.cluster_queues.get(name)
     }
 
@@ -610,6 +646,24 @@ pub(crate) fn same_status(a: &Object, b: &Object) -> bool {
         (Object::Job(a), Object::Job(b)) => a.status == b.status,
         _ => false,
     }
+}
+
+/// Whether nothing of a queue, flavor, check, topology or Cohort changed that matters here, its status aside.
+fn only_status_changed(a: &Object, b: &Object) -> bool {
+    let (x, y) = (a.metadata(), b.metadata());
+    x.uid == y.uid
+        && x.generation == y.generation
+        && x.finalizers == y.finalizers
+        && x.deletion_timestamp == y.deletion_timestamp
+        && match (a, b) {
+            (Object::AdmissionCheck(a), Object::AdmissionCheck(b)) => a.spec == b.spec,
+            (Object::ClusterQueue(a), Object::ClusterQueue(b)) => a.spec == b.spec,
+            (Object::Cohort(a), Object::Cohort(b)) => a.spec == b.spec,
+            (Object::LocalQueue(a), Object::LocalQueue(b)) => a.spec == b.spec,
+            (Object::ResourceFlavor(a), Object::ResourceFlavor(b)) => a.spec == b.spec,
+            (Object::Topology(a), Object::Topology(b)) => a.spec == b.spec,
+            _ => false,
+        }
 }
 
 /// Whether two objects have the same spec and the metadata that is written.

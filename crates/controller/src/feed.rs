@@ -17,7 +17,7 @@ use crate::store::key_of;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fed {
     pub(crate) workloads: BTreeMap<Key, Arc<Workload>>,
-    pub(crate) cluster_queues: BTreeMap<Box<str>, ClusterQueueSpec>,
+    pub(crate) cluster_queues: BTreeMap<Box<str>, Arc<ClusterQueueSpec>>,
     pub(crate) local_queues: BTreeMap<Key, LocalQueueSpec>,
     cohorts: BTreeMap<Box<str>, CohortSpec>,
     flavors: BTreeMap<Box<str>, FlavorSpec>,
@@ -81,9 +81,9 @@ impl Controller {
                     Some(Object::ClusterQueue(q)) => self.converted(reference, convert::cluster_queue(q)),
                     _ => None,
                 };
-                match news(&mut self.fed.cluster_queues, name, spec) {
+                match news(&mut self.fed.cluster_queues, name, spec.map(Arc::new)) {
                     News::Same => return,
-                    News::Set(spec) => self.engine.set_cluster_queue(now, spec),
+                    News::Set(spec) => self.engine.set_cluster_queue(now, (*spec).clone()),
                     News::Gone => self.engine.remove_cluster_queue(now, name),
                 }
                 let leads: Vec<Key> = self
@@ -232,11 +232,22 @@ impl Controller {
             }
             return;
         };
+        // Nobody asks what pods a finished workload had, and there are many of those.
+        let mut workload = workload;
+        let finished = workload.is_finished();
+        let pod_sets = if finished { std::mem::take(&mut workload.spec.pod_sets) } else { Vec::new() };
         if self.fed.workloads.get(&key).is_some_and(|w| **w == workload) {
             return;
         }
         self.touched = true;
-        self.engine.set_workload(now, workload.clone());
+        let mut told = workload.clone();
+        if finished {
+            // Nothing more is told of it.
+            self.told.remove(&key);
+            self.told_checks.remove(&key);
+            told.spec.pod_sets = pod_sets;
+        }
+        self.engine.set_workload(now, told);
         self.mark_stale(&key);
         self.fed.workloads.insert(key.clone(), Arc::new(workload));
         self.mark_stale(&key);

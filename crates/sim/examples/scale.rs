@@ -1,7 +1,7 @@
 //! A large cluster: `cargo run --release -p slicegate-sim --example scale -- [JOBSETS] [SLICES] [QUEUES]`.
 //!
-//! JobSets of one slice each, 10,000 of them on 1,000 slices through 50 ClusterQueues unless told otherwise. With `bare` as
-//! the last word nobody queues them: all wait for nodes.
+//! JobSets of one slice each, 10,000 of them on 1,000 slices through 50 ClusterQueues in 10 Cohorts unless told otherwise.
+//! With `bare` as the last word nobody queues them: all wait for nodes.
 
 use std::io::{self, Write};
 
@@ -45,10 +45,12 @@ fn main() -> io::Result<()> {
     items.push(object(Kind::ResourceFlavor, json!({"metadata": {"name": "v5e"}, "spec": {}}))?);
     for i in 0..queues {
         let quota = slices * 8 / queues;
+        let cohort = format!("cohort-{}", i % (queues / 5).max(1));
         items.push(object(
             Kind::ClusterQueue,
-            json!({"metadata": {"name": format!("cq-{i}")}, "spec": {"namespaceSelector": {}, "cohortName": "all",
-                "queueingStrategy": "BestEffortFIFO", "resourceGroups": [{"coveredResources": ["google.com/tpu"],
+            json!({"metadata": {"name": format!("cq-{i}")}, "spec": {"namespaceSelector": {}, "cohortName": cohort,
+                "queueingStrategy": "BestEffortFIFO",
+                "preemption": {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"}, "resourceGroups": [{"coveredResources": ["google.com/tpu"],
                 "flavors": [{"name": "v5e", "resources": [{"name": "google.com/tpu", "nominalQuota": quota.to_string()}]}]}]}}),
         )?);
         let queue = json!({"metadata": {"name": format!("lq-{i}"), "namespace": "default"},
@@ -64,7 +66,7 @@ fn main() -> io::Result<()> {
                     "labels": if bare { json!({}) } else { json!({"kueue.x-k8s.io/queue-name": format!("lq-{}", i % queues)}) },
                     "annotations": {
                         "alpha.jobset.sigs.k8s.io/exclusive-topology": "cloud.google.com/gke-nodepool",
-                        "slicegate.dev/run-time": format!("{}s", 1_200 + i % 7 * 100)
+                        "slicegate.dev/run-time": format!("{}s", 600 + i * 37 % 3_600)
                     }
                 },
                 "spec": {"replicatedJobs": [{"name": "slice", "replicas": 1, "template": {"spec": {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use slicegate_api::kueue::Workload;
 use slicegate_api::{Condition, Object, ObjectRef};
 use slicegate_controller::Note;
+use slicegate_workload::Timestamp;
 
 use crate::store::controller_of;
 use crate::timeline::{Entry, EntryKind};
@@ -14,6 +15,33 @@ use crate::world::World;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Narrator {
     seen: BTreeMap<ObjectRef, Seen>,
+    said: Said,
+}
+
+/// The last entry of the timeline at one moment, by object and kind: a moment may have very many.
+#[derive(Clone, Debug, Default)]
+struct Said {
+    moment: Timestamp,
+    /// How many entries of the timeline were looked at.
+    read: usize,
+    last: BTreeMap<(ObjectRef, EntryKind), usize>,
+}
+
+impl Said {
+    /// Where the timeline last told this of the object at this moment. The timeline only grows.
+    fn find(&mut self, timeline: &[Entry], now: Timestamp, object: &ObjectRef, kind: EntryKind) -> Option<usize> {
+        if self.moment != now {
+            self.last.clear();
+            self.moment = now;
+        }
+        for (i, entry) in timeline.iter().enumerate().skip(self.read).filter(|(_, entry)| entry.time == now) {
+            if let Some(object) = &entry.object {
+                self.last.insert((object.clone(), entry.kind), i);
+            }
+        }
+        self.read = timeline.len();
+        self.last.get(&(object.clone(), kind)).copied()
+    }
 }
 
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -153,12 +181,8 @@ impl World {
     /// knows why, of admissions the object has the numbers.
     fn tell(&mut self, job: &ObjectRef, kind: EntryKind, text: String) {
         let now = self.now;
-        let said = self
-            .timeline
-            .iter_mut()
-            .rev()
-            .take_while(|entry| entry.time == now)
-            .find(|entry| entry.kind == kind && entry.object.as_ref() == Some(job));
+        let said = self.narrator.said.find(&self.timeline, now, job, kind);
+        let said = said.and_then(|i| self.timeline.get_mut(i));
         match (said, kind) {
             (Some(entry), EntryKind::Admitted | EntryKind::QuotaReserved | EntryKind::Check) => entry.text = text,
             // The controller names who holds the quota; how much is short is in the object.

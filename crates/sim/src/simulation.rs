@@ -254,7 +254,7 @@ impl<A: Admission> Simulation<A> {
         let later = self.applies.iter().filter(|apply| later.is_some_and(|at| apply.at > at));
         let verdicts = verdicts(&self.world, later.map(|apply| &apply.item));
         let history = self.world.store.take_history();
-        let objects = self.world.store.iter().map(|(key, object)| (key.clone(), object.clone())).collect();
+        let objects = self.world.store.take_objects();
         Outcome {
             start: self.world.settings.start,
             end: self.stopped.unwrap_or(self.last),

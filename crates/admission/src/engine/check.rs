@@ -1,11 +1,14 @@
 //! The invariants, as code.
 
+use std::collections::BTreeMap;
+
 use slicegate_quota::{Amount, FlavorResourceId, Forest, NodeId, NodeKind};
 
 use super::Engine;
 use super::Violation;
 use super::ids::{LocalQueueId, WorkloadId};
 use super::queue::Place;
+use super::tally::Tally;
 
 impl Engine {
     /// Checks every invariant: that usage is the sum of what workloads hold, that Cohorts follow from their members, that no
@@ -66,9 +69,26 @@ impl Engine {
                 return violation(format!("ClusterQueue {} lists workloads that hold nothing there", queue.spec.name));
             }
             let not_ready = holdings.iter().filter(|h| !h.pods_ready).count();
-            let admitted = holdings.iter().filter(|h| h.admitted).count();
-            if (not_ready, admitted) != (queue.not_ready, queue.admitted) {
+            let mut tally = Tally::default();
+            for holding in &holdings {
+                tally.add(holding);
+            }
+            if not_ready != queue.not_ready || tally != queue.tally {
                 return violation(format!("counts of ClusterQueue {} are wrong", queue.spec.name));
+            }
+        }
+        for (index, queue) in self.state.local_queues.iter().enumerate() {
+            let mut tallies: BTreeMap<NodeId, Tally> = BTreeMap::new();
+            let records = queue.members.iter().filter_map(|&m| self.state.records.get(m));
+            for holding in records.filter_map(|r| r.holding.as_deref()) {
+                tallies.entry(holding.node).or_default().add(holding);
+            }
+            let of_queue = |id: WorkloadId| self.state.records.get(id).is_some_and(|r| r.queue.index() == index);
+            let id = LocalQueueId::from_index(index);
+            let counted = queue.target.and_then(|n| self.pending_queue(n)).map_or(0, |p| p.count_of(id, of_queue));
+            let waiting = queue.members.iter().filter(|&&m| self.places.get(m) != Place::Nowhere).count();
+            if tallies != queue.tallies || counted != waiting {
+                return violation(format!("counts of LocalQueue {} are wrong", queue.key));
             }
         }
         Ok(())

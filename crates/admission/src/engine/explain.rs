@@ -311,7 +311,7 @@ impl Engine {
             })
             .collect();
         let root = self.state.forest.root(node);
-        let mut found: Vec<(bool, Amount, Key)> = Vec::new();
+        let mut found: Vec<(bool, std::cmp::Reverse<Amount>, &Key)> = Vec::new();
         for other in self.state.forest.nodes().filter(|&n| self.state.forest.root(n) == root) {
             for &holder in self.state.workloads(other) {
                 let Some(record) = self.state.records.get(WorkloadId::from_index(holder.index())) else { continue };
@@ -319,13 +319,17 @@ impl Engine {
                 let used = holding.usage.iter().filter(|(p, _)| short.contains(p));
                 let sum = used.fold(Amount::ZERO, |sum, (_, amount)| sum.plus(*amount));
                 if sum > Amount::ZERO {
-                    found.push((other != node, sum, record.key.clone()));
+                    found.push((other != node, std::cmp::Reverse(sum), &record.key));
                 }
             }
         }
-        found.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| b.1.cmp(&a.1)).then_with(|| a.2.cmp(&b.2)));
-        found.truncate(NAMED_HOLDERS);
-        found.into_iter().map(|(_, _, key)| key).collect()
+        // Only the first are of interest.
+        if found.len() > NAMED_HOLDERS {
+            found.select_nth_unstable(NAMED_HOLDERS);
+            found.truncate(NAMED_HOLDERS);
+        }
+        found.sort_unstable();
+        found.into_iter().map(|(_, _, key)| key.clone()).collect()
     }
 }
 

@@ -19,6 +19,7 @@ mod requeue;
 mod shape;
 mod state;
 mod stored;
+mod tally;
 mod time;
 mod usage;
 mod workloads;

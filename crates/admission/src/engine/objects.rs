@@ -13,6 +13,7 @@ use super::activity::{Facts, inactive};
 use super::ids::{LocalQueueId, WorkloadId};
 use super::queue::{PendingQueue, Place};
 use super::state::{ClusterQueue, NamespaceFact};
+use super::tally::Tally;
 use super::{CheckSpec, CohortCycle, Engine};
 
 impl Engine {
@@ -52,8 +53,13 @@ impl Engine {
         if let Some(queue) = self.state.queue_mut(node) {
             queue.spec = spec;
         } else {
-            self.state.queues[index] =
-                Some(ClusterQueue { spec, inactive: Vec::new(), holders: Vec::new(), not_ready: 0, admitted: 0 });
+            self.state.queues[index] = Some(ClusterQueue {
+                spec,
+                inactive: Vec::new(),
+                holders: Vec::new(),
+                not_ready: 0,
+                tally: Tally::default(),
+            });
             self.pending[index] = Some(PendingQueue::default());
         }
         self.update_activity(node);

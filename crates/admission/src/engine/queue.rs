@@ -128,6 +128,13 @@ impl PendingQueue {
         self.parked_count.saturating_add(self.waiting.len())
     }
 
+    /// How many workloads of a LocalQueue are here; `of_queue` tells for those whose back-off is not over.
+    pub(super) fn count_of(&self, queue: LocalQueueId, of_queue: impl Fn(WorkloadId) -> bool) -> usize {
+        let groups = self.groups.iter().filter(|(_, g)| g.queue == queue).map(|(_, g)| g.members.len());
+        let waiting = self.waiting.iter().filter(|id| of_queue(**id)).count();
+        groups.fold(waiting, usize::saturating_add)
+    }
+
     /// Whether the workload is parked here.
     pub(super) fn is_parked(&self, place: Place) -> bool {
         match place {

@@ -14,6 +14,8 @@ use super::stored::Stored;
 pub(super) struct Holding {
     /// The ClusterQueue that it is counted in.
     pub(super) node: NodeId,
+    /// The LocalQueue that it is counted for.
+    pub(super) queue: LocalQueueId,
     /// Its position among those that hold quota there.
     pub(super) position: u32,
     /// What it uses.

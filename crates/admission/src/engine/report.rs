@@ -7,7 +7,7 @@ use super::Engine;
 use super::activity::activity;
 use super::ids::{LocalQueueId, WorkloadId};
 use super::queue::Order as _;
-use super::record::Holding;
+use super::tally::Tally;
 use crate::lifecycle::{PendingFacts, QueueFact};
 use crate::{Activity, ClusterQueueReport, CohortReport, FlavorUsage, LocalQueueReport, PendingWorkload, Share};
 
@@ -17,50 +17,31 @@ impl Engine {
         let node = self.state.forest.cluster_queue(name)?;
         let queue = self.state.queue(node)?;
         let pending = self.pending_queue(node)?;
-        let reservation = self.usage_report(node, |_| true);
-        let usage = self.usage_report(node, |h| h.admitted);
+        let reservation = self.usage_report(node, |pair| queue.tally.reserved(pair));
+        let usage = self.usage_report(node, |pair| queue.tally.used(pair));
         Some(ClusterQueueReport {
             activity: activity(&queue.inactive),
             inactive: queue.inactive.clone(),
             pending: pending.active_len().saturating_add(pending.parked_len()),
             inadmissible: pending.parked_len(),
             reserving: queue.holders.len(),
-            admitted: queue.admitted,
+            admitted: queue.tally.admitted,
             reservation,
             usage,
             weighted_share: Share(self.state.forest.share(node, &[], &self.state.names).rounded()),
         })
     }
 
-    /// Usage of the pairs of a ClusterQueue by those of its workloads that are counted, with what is borrowed.
-    fn usage_report(&self, node: NodeId, counts: impl Fn(&Holding) -> bool) -> Vec<FlavorUsage> {
-        let holders = self.state.queue(node).map(|q| q.holders.as_slice()).unwrap_or_default();
-        let ids = holders.iter().map(|w| WorkloadId::from_index(w.index()));
-        let sums = self.sums(node, ids, counts);
+    /// Usage of the pairs of a ClusterQueue, with what is borrowed.
+    fn usage_report(&self, node: NodeId, total: impl Fn(FlavorResourceId) -> Amount) -> Vec<FlavorUsage> {
         let borrows = self.state.forest.parent(node).is_some();
         self.each_pair(node)
             .map(|pair| {
-                let total = sums.get(pair.index()).copied().unwrap_or_default();
+                let total = total(pair);
                 let over = total.minus(self.state.forest.nominal(node, pair)).or_zero();
                 self.flavor_usage(pair, total, if borrows { over } else { Amount::ZERO })
             })
             .collect()
-    }
-
-    fn sums(
-        &self,
-        node: NodeId,
-        ids: impl Iterator<Item = WorkloadId>,
-        counts: impl Fn(&Holding) -> bool,
-    ) -> Vec<Amount> {
-        let mut sums = vec![Amount::ZERO; self.state.names.pair_count()];
-        let holdings = ids.filter_map(|id| self.state.records.get(id)?.holding.as_deref());
-        for (pair, amount) in holdings.filter(|h| h.node == node && counts(h)).flat_map(|h| &h.usage) {
-            if let Some(sum) = sums.get_mut(pair.index()) {
-                *sum = sum.plus(*amount);
-            }
-        }
-        sums
     }
 
     fn each_pair(&self, node: NodeId) -> impl Iterator<Item = FlavorResourceId> + '_ {
@@ -89,29 +70,28 @@ impl Engine {
         let queue = self.state.local_queue(id)?;
         let spec = queue.spec.as_ref()?;
         let node = self.state.forest.cluster_queue(&spec.cluster_queue);
-        let holding =
-            |id: &WorkloadId| self.state.records.get(*id)?.holding.as_deref().filter(|h| Some(h.node) == node);
-        let held: Vec<&Holding> = queue.members.iter().filter_map(holding).collect();
-        let report = |counts: &dyn Fn(&Holding) -> bool| -> Vec<FlavorUsage> {
+        let tally = node.and_then(|n| queue.tallies.get(&n));
+        let report = |total: &dyn Fn(&Tally, FlavorResourceId) -> Amount| -> Vec<FlavorUsage> {
             let Some(node) = node else { return Vec::new() };
-            let sums = self.sums(node, queue.members.iter().copied(), counts);
-            let total = |pair: FlavorResourceId| sums.get(pair.index()).copied().unwrap_or_default();
+            let total = |pair: FlavorResourceId| tally.map_or(Amount::ZERO, |t| total(t, pair));
             self.each_pair(node).map(|pair| self.flavor_usage(pair, total(pair), Amount::ZERO)).collect()
         };
         Some(LocalQueueReport {
             activity: self.local_activity(id),
-            pending: queue.members.iter().filter(|m| self.waits(**m)).count(),
-            reserving: held.len(),
-            admitted: held.iter().filter(|h| h.admitted).count(),
-            reservation: report(&|_| true),
-            usage: report(&|h| h.admitted),
+            pending: queue.target.map_or(0, |n| self.waiting_of(n, id)),
+            reserving: tally.map_or(0, |t| t.reserving),
+            admitted: tally.map_or(0, |t| t.admitted),
+            reservation: report(&|tally, pair| tally.reserved(pair)),
+            usage: report(&|tally, pair| tally.used(pair)),
             fair_sharing_usage: self.fair_usage().map(|_| queue.ledger.usage),
             consumed: self.fair_usage().and_then(|_| Some((queue.ledger.consumed.clone(), queue.ledger.last_update?))),
         })
     }
 
-    fn waits(&self, id: WorkloadId) -> bool {
-        self.places.get(id) != super::queue::Place::Nowhere
+    /// How many workloads of a LocalQueue wait in a ClusterQueue.
+    fn waiting_of(&self, node: NodeId, queue: LocalQueueId) -> usize {
+        let of_queue = |id: WorkloadId| self.state.records.get(id).is_some_and(|r| r.queue == queue);
+        self.pending_queue(node).map_or(0, |pending| pending.count_of(queue, of_queue))
     }
 
     fn local_activity(&self, id: LocalQueueId) -> Activity {

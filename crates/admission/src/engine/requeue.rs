@@ -49,6 +49,7 @@ impl Engine {
         let shown = std::mem::replace(&mut record.status, admitted.status.clone().into());
         let holding = Holding {
             node: c.node,
+            queue: record.queue,
             position: 0,
             usage,
             reserved_at: conditions.get(&ConditionType::QuotaReserved).map(|c| c.last_transition),

@@ -11,6 +11,7 @@ use slicegate_workload::{
 use super::afs::Ledger;
 use super::ids::{LocalQueueId, WorkloadId};
 use super::record::{Holding, Records};
+use super::tally::Tally;
 use crate::InactiveReason;
 
 /// A ClusterQueue.
@@ -23,8 +24,8 @@ pub(super) struct ClusterQueue {
     pub(super) holders: Vec<WorkloadRef>,
     /// How many of them have pods that are not ready.
     pub(super) not_ready: usize,
-    /// How many of them may run.
-    pub(super) admitted: usize,
+    /// What they hold together.
+    pub(super) tally: Tally,
 }
 
 impl ClusterQueue {
@@ -55,6 +56,8 @@ pub(super) struct LocalQueue {
     pub(super) namespace: NamespaceFact,
     /// All workloads that name it, however far they are.
     pub(super) members: Vec<WorkloadId>,
+    /// What they hold together, by ClusterQueue.
+    pub(super) tallies: BTreeMap<NodeId, Tally>,
     /// Past usage.
     pub(super) ledger: Ledger,
 }
@@ -67,6 +70,7 @@ impl LocalQueue {
             target: None,
             namespace: NamespaceFact::Missing,
             members: Vec::new(),
+            tallies: BTreeMap::new(),
             ledger: Ledger::default(),
         }
     }
@@ -140,7 +144,10 @@ impl State {
         holding.position = u32::try_from(queue.holders.len()).unwrap_or(u32::MAX);
         queue.holders.push(reference(id));
         queue.not_ready = queue.not_ready.saturating_add(usize::from(!holding.pods_ready));
-        queue.admitted = queue.admitted.saturating_add(usize::from(holding.admitted));
+        queue.tally.add(&holding);
+        if let Some(local) = self.local_queues.get_mut(holding.queue.index()) {
+            local.tallies.entry(node).or_default().add(&holding);
+        }
         for &(pair, amount) in &holding.usage {
             self.forest.add_usage(node, pair, amount);
         }
@@ -169,9 +176,36 @@ impl State {
                 }
             }
             queue.not_ready = queue.not_ready.saturating_sub(usize::from(!holding.pods_ready));
-            queue.admitted = queue.admitted.saturating_sub(usize::from(holding.admitted));
+            queue.tally.take(&holding);
         }
+        self.uncount(&holding);
         Some(holding)
+    }
+
+    /// Takes a holding out of the sums of its LocalQueue.
+    fn uncount(&mut self, holding: &Holding) {
+        let Some(local) = self.local_queues.get_mut(holding.queue.index()) else { return };
+        if let Some(tally) = local.tallies.get_mut(&holding.node) {
+            tally.take(holding);
+            if tally.reserving == 0 {
+                local.tallies.remove(&holding.node);
+            }
+        }
+    }
+
+    /// Counts what a workload holds for the LocalQueue that it names now.
+    pub(super) fn follow_queue(&mut self, id: WorkloadId) {
+        let Some(record) = self.records.get_mut(id) else { return };
+        let Some(mut holding) = record.holding.take() else { return };
+        let queue = record.queue;
+        self.uncount(&holding);
+        holding.queue = queue;
+        if let Some(local) = self.local_queues.get_mut(queue.index()) {
+            local.tallies.entry(holding.node).or_default().add(&holding);
+        }
+        if let Some(record) = self.records.get_mut(id) {
+            record.holding = Some(holding);
+        }
     }
 
     // ----- claims of a cycle ---------------------------------------------------------------------------------------

@@ -158,6 +158,7 @@ impl Engine {
         if !same_queue {
             self.leave_local_queue(id, old_queue, old_position);
             self.join_local_queue(id, new_queue);
+            self.state.follow_queue(id);
         }
         if stays_assumed {
             return;
@@ -397,6 +398,7 @@ impl Engine {
         let reserved = conditions.get(&ConditionType::QuotaReserved).filter(|c| c.status == Status::True);
         let mut holding = Holding {
             node,
+            queue: record.queue,
             position: 0,
             usage: Vec::new(),
             reserved_at: reserved.map(|c| c.last_transition),

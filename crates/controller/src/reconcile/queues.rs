@@ -1,13 +1,16 @@
 //! The status of queues and of admission checks.
 
+use std::sync::Arc;
+
 use slicegate_admission::{Activity, FlavorUsage};
 use slicegate_api::{Condition, Kind, Object, ObjectRef, convert, kueue};
 use slicegate_quota::request_quantity;
-use slicegate_workload::{Key, Timestamp};
+use slicegate_workload::Timestamp;
 
 use crate::controller::{Controller, Then};
 use crate::io::{Operation, field_manager};
 use crate::keys;
+use crate::store::key_of;
 
 /// Sets a condition of an API object; its transition time moves only if its status changes.
 fn set_condition(conditions: &mut Vec<Condition>, mut new: Condition) {
@@ -65,21 +68,29 @@ impl Controller {
         }
         // Shares depend on what others of the cohort use.
         let all = stale.all || self.config.engine.fair_sharing.is_some();
-        let references: Vec<ObjectRef> = if all {
-            let kinds = [Kind::ClusterQueue, Kind::LocalQueue];
-            kinds.into_iter().flat_map(|kind| self.store.all(kind).map(Object::reference)).collect()
+        let (cluster_queues, local_queues): (Vec<ObjectRef>, Vec<ObjectRef>) = if all {
+            let each = |kind| self.store.all(kind).map(Object::reference).collect();
+            (each(Kind::ClusterQueue), each(Kind::LocalQueue))
         } else {
             let queues = stale.cluster_queues.into_iter().map(|name| ObjectRef::new(Kind::ClusterQueue, "", name));
             let local = stale.local_queues.into_iter();
-            queues.chain(local.map(|key| ObjectRef::new(Kind::LocalQueue, key.namespace, key.name))).collect()
+            let local = local.map(|key| ObjectRef::new(Kind::LocalQueue, key.namespace, key.name));
+            (queues.collect(), local.collect())
         };
         let mut writes: Vec<Object> = Vec::new();
-        for object in references.iter().filter_map(|r| self.store.get(r)) {
-            let Object::ClusterQueue(queue) = object else { continue };
-            if self.store.is_locked(&object.reference()) {
+        for reference in &cluster_queues {
+            let Some(Object::ClusterQueue(queue)) = self.store.get(reference) else {
+                self.synced.cluster_queues.remove(&reference.name);
+                continue;
+            };
+            if self.store.is_locked(reference) {
                 continue;
             }
-            let Some(report) = self.engine.cluster_queue(object.name()) else { continue };
+            let Some(report) = self.engine.cluster_queue(&reference.name) else { continue };
+            let before = self.synced.cluster_queues.get(&reference.name);
+            if before.is_some_and(|(object, told)| Arc::ptr_eq(object, queue) && *told == report) {
+                continue;
+            }
             let mut status = queue.status.clone();
             set_condition(&mut status.conditions, active(&report.activity, queue.metadata.generation, now));
             status.flavors_reservation = usage(&report.reservation, true);
@@ -91,16 +102,26 @@ impl Controller {
                 weighted_share: report.weighted_share.0,
                 admission_fair_sharing_status: None,
             });
-            if status != queue.status {
+            if status == queue.status {
+                self.synced.cluster_queues.insert(reference.name.clone(), (queue.clone(), report));
+            } else {
                 writes.push(kueue::ClusterQueue { status, ..(**queue).clone() }.into());
             }
         }
-        for object in references.iter().filter_map(|r| self.store.get(r)) {
-            let Object::LocalQueue(queue) = object else { continue };
-            if self.store.is_locked(&object.reference()) {
+        for reference in &local_queues {
+            let key = key_of(reference);
+            let Some(Object::LocalQueue(queue)) = self.store.get(reference) else {
+                self.synced.local_queues.remove(&key);
+                continue;
+            };
+            if self.store.is_locked(reference) {
                 continue;
             }
-            let Some(report) = self.engine.local_queue(&Key::new(object.namespace(), object.name())) else { continue };
+            let Some(report) = self.engine.local_queue(&key) else { continue };
+            let before = self.synced.local_queues.get(&key);
+            if before.is_some_and(|(object, told)| Arc::ptr_eq(object, queue) && *told == report) {
+                continue;
+            }
             let mut status = queue.status.clone();
             set_condition(&mut status.conditions, active(&report.activity, queue.metadata.generation, now));
             status.flavors_reservation = usage(&report.reservation, false);
@@ -108,7 +129,9 @@ impl Controller {
             status.pending_workloads = count(report.pending);
             status.reserving_workloads = count(report.reserving);
             status.admitted_workloads = count(report.admitted);
-            if status != queue.status {
+            if status == queue.status {
+                self.synced.local_queues.insert(key, (queue.clone(), report));
+            } else {
                 writes.push(kueue::LocalQueue { status, ..(**queue).clone() }.into());
             }
         }
@@ -136,16 +159,21 @@ impl Controller {
     }
 
     /// Keeps objects that others use from vanishing: each gets a finalizer, which goes when it is deleted and not used any
-    /// more.
-    pub(crate) fn sync_finalizers(&mut self) {
+    /// more. Returns whether some could not be written yet.
+    pub(crate) fn sync_finalizers(&mut self) -> bool {
         let mut writes: Vec<Object> = Vec::new();
+        let mut left = false;
         for kind in [Kind::ClusterQueue, Kind::ResourceFlavor, Kind::AdmissionCheck, Kind::Topology] {
             for object in self.store.all(kind) {
                 let metadata = object.metadata();
                 let has = metadata.finalizers.iter().flatten().any(|f| f == keys::RESOURCE_IN_USE);
                 let deleting = metadata.deletion_timestamp.is_some();
                 let changes = if deleting { has && !self.is_in_use(object) } else { !has };
-                if !changes || self.store.is_locked(&object.reference()) {
+                if !changes {
+                    continue;
+                }
+                if self.store.is_locked(&object.reference()) {
+                    left = true;
                     continue;
                 }
                 let mut new = object.clone();
@@ -166,6 +194,7 @@ impl Controller {
         for object in writes {
             self.write(field_manager::ADMISSION, Operation::Update(object), Then::default());
         }
+        left
     }
 
     /// Whether a ClusterQueue has workloads, or anything names the object.

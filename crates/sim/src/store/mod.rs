@@ -84,6 +84,11 @@ impl Store {
         std::mem::take(&mut self.history)
     }
 
+    /// Takes all objects; none are left.
+    pub(crate) fn take_objects(&mut self) -> BTreeMap<ObjectRef, Object> {
+        std::mem::take(&mut self.objects)
+    }
+
     /// Takes the changes since the last call, in order.
     pub(crate) fn take_changes(&mut self) -> Vec<Change> {
         std::mem::take(&mut self.changes)
@@ -128,6 +133,7 @@ impl Store {
         let version = self.next_version();
         let now = self.now;
         let meta = object.metadata_mut();
+        pack(meta);
         meta.uid = Some(uid);
         meta.resource_version = Some(version);
         meta.creation_timestamp = Some(api_time(now));
@@ -309,6 +315,14 @@ impl Store {
                 }
             }
         }
+    }
+}
+
+/// Puts labels and annotations into full nodes of their maps: filled one by one, these are half empty, and every later version
+/// of the object inherits them.
+pub(crate) fn pack(meta: &mut ObjectMeta) {
+    for map in [&mut meta.labels, &mut meta.annotations].into_iter().flatten() {
+        *map = std::mem::take(map).into_iter().collect();
     }
 }
 

@@ -11,7 +11,7 @@ use slicegate_api::{Job, Kind, LabelSelector, Object, ObjectMeta, ObjectRef, Pod
 use crate::cluster::{EXCLUSIVE_TOPOLOGY, JOB_KEY, JOBSET_PRIORITY, is_over, is_running};
 use crate::defaults::{annotation, complete_pod, complete_template};
 use crate::names;
-use crate::store::{api_time, controller_of, owner_reference, sim_time};
+use crate::store::{api_time, controller_of, owner_reference, pack, sim_time};
 use crate::timeline::EntryKind;
 use crate::world::{Event, World};
 
@@ -155,6 +155,9 @@ impl World {
             }
             return;
         }
+        if let Some(meta) = job.spec.as_mut().and_then(|spec| spec.template.metadata.as_mut()) {
+            pack(meta);
+        }
         job.status.get_or_insert_default();
         let _ = self.store.create(job.into());
     }
@@ -162,8 +165,9 @@ impl World {
     /// Brings a Job and its pods in line.
     pub(crate) fn sync_job(&mut self, key: &ObjectRef) {
         let Some(Object::Job(job)) = self.store.get(key) else { return };
+        let current = job.clone();
         let mut job = job.clone();
-        let Some(spec) = job.spec.clone() else { return };
+        let Some(spec) = &current.spec else { return };
         if job.metadata.deletion_timestamp.is_some()
             || spec.managed_by.as_deref().is_some_and(|m| m != "kubernetes.io/job-controller")
         {

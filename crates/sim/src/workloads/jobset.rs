@@ -114,9 +114,13 @@ impl World {
         let suspend = jobset.spec.suspend == Some(true);
         let time = api_time(self.now);
         let before = jobset.clone();
-        let status = &mut Arc::make_mut(&mut jobset).status;
-        status.restarts = Some(attempt);
-        status.replicated_jobs_status = children.statuses(&before);
+        // The object is copied only if its status changes.
+        let statuses = children.statuses(&before);
+        if before.status.restarts != Some(attempt) || before.status.replicated_jobs_status != statuses {
+            let status = &mut Arc::make_mut(&mut jobset).status;
+            status.restarts = Some(attempt);
+            status.replicated_jobs_status = statuses;
+        }
         if let Some(first) = children.failed.first() {
             let first = first.metadata.name.clone().unwrap_or_default();
             self.jobset_failed(key, &mut jobset, &first);
@@ -138,7 +142,9 @@ impl World {
                 let new = condition("Suspended", false, "ResumeJobs", "jobset is resumed", &time);
                 set_condition(&mut conditions, new);
             }
-            Arc::make_mut(&mut jobset).status.conditions = conditions;
+            if conditions != jobset.status.conditions {
+                Arc::make_mut(&mut jobset).status.conditions = conditions;
+            }
             self.tell_jobset_running(key, &jobset, &children);
         }
         let restarted = jobset.status.restarts != Some(attempt);

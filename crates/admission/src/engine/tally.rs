@@ -60,3 +60,36 @@ impl Tally {
 fn clamped(sum: i128) -> Amount {
     Amount::new(i64::try_from(sum).unwrap_or(if sum < 0 { i64::MIN } else { i64::MAX }))
 }
+
+#[cfg(test)]
+mod tests {
+    use slicegate_quota::NodeId;
+
+    use super::super::ids::LocalQueueId;
+    use super::*;
+
+    #[test]
+    fn what_is_unlimited_leaves_no_trace() {
+        let pair = FlavorResourceId::from_index(0);
+        let holding = |amount, admitted| Holding {
+            node: NodeId::from_index(0),
+            queue: LocalQueueId::from_index(0),
+            position: 0,
+            usage: vec![(pair, amount)],
+            reserved_at: None,
+            admitted,
+            pods_ready: false,
+            assumed: None,
+        };
+        let (some, all) = (holding(Amount::new(3), true), holding(Amount::UNLIMITED, false));
+        let mut tally = Tally::default();
+        tally.add(&some);
+        tally.add(&all);
+        assert_eq!((tally.reserving, tally.admitted), (2, 1));
+        assert_eq!((tally.reserved(pair), tally.used(pair)), (Amount::UNLIMITED, Amount::new(3)));
+        tally.take(&all);
+        assert_eq!(tally.reserved(pair), Amount::new(3));
+        tally.take(&some);
+        assert_eq!(tally, Tally::default());
+    }
+}

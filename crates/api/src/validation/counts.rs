@@ -14,9 +14,6 @@ pub(super) fn check(object: &Object, out: &mut Findings) {
         }
         Object::JobSet(o) => {
             let path = spec.field("replicatedJobs");
-            if o.spec.replicated_jobs.is_empty() {
-                out.required(path, "a JobSet needs at least one of them");
-            }
             for (i, replicated) in o.spec.replicated_jobs.iter().enumerate() {
                 replicated_job(path.index(i), replicated, out);
             }

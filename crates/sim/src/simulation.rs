@@ -1,6 +1,6 @@
 //! The loop: events happen, controllers look at what changed, time moves on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use slicegate_api::scenario::Scenario;
 use slicegate_api::{Kind, Object, ObjectRef};
@@ -135,6 +135,8 @@ pub struct Simulation<A = Controller> {
     events: Vec<RecordedEvent>,
     wake: Option<Timestamp>,
     idle_wakes: usize,
+    /// What the API server refused, and why: said once.
+    refused: BTreeSet<(ObjectRef, String)>,
     last: Timestamp,
     over: bool,
     /// When the simulation was stopped with more to come.
@@ -178,6 +180,7 @@ impl<A: Admission> Simulation<A> {
             events: Vec::new(),
             wake: None,
             idle_wakes: 0,
+            refused: BTreeSet::new(),
             last,
             over: false,
             stopped: None,
@@ -363,11 +366,14 @@ impl<A: Admission> Simulation<A> {
                 self.world.note(note);
             }
             if !effects.writes.is_empty() {
-                any = true;
                 for write in effects.writes {
                     let object = write.operation.object();
                     let result = self.world.store.write(write.operation);
-                    if let Err(error @ WriteError::Invalid { .. }) = &result {
+                    // A write that fails changes nothing, however often it is tried.
+                    any |= result.is_ok();
+                    if let Err(error @ WriteError::Invalid { .. }) = &result
+                        && self.refused.insert((object.clone(), error.to_string()))
+                    {
                         self.world.say(Some(object), EntryKind::Refused, error.to_string());
                     }
                     self.admission.complete(time, WriteOutcome { id: write.id, result });

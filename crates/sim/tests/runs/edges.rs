@@ -2,10 +2,12 @@
 
 use std::fmt::Write as _;
 
-use slicegate_controller::Configuration;
+use slicegate_api::{Kind, ObjectRef};
+use slicegate_controller::{Change, Configuration, Effects, Operation, Write, WriteId, WriteOutcome, field_manager};
 use slicegate_manifest::{Diagnostic, Options as LoadOptions, Source, load};
 use slicegate_sim::render::{self, TextOptions};
-use slicegate_sim::{Input, NoFiles, Options, Outcome, Simulation, Verdict, parse_duration, preflight};
+use slicegate_sim::{Admission, Input, NoFiles, Options, Outcome, Simulation, Verdict, parse_duration, preflight};
+use slicegate_workload::Timestamp;
 
 const QUEUES: &str = "
 apiVersion: kueue.x-k8s.io/v1beta2
@@ -261,4 +263,41 @@ fn an_indexed_job_without_completions_is_refused() {
     let text = queued_jobset("a", 1, 2, "").replace("        completions: 2\n", "");
     let told = told(&run(&(QUEUES.to_owned() + &text), None));
     assert!(told.matches("completions must be set").count() == 2, "{told}");
+}
+
+/// Tries for ever what cannot be done.
+struct Stubborn {
+    tries: u64,
+}
+
+impl Admission for Stubborn {
+    fn observe(&mut self, _: Timestamp, _: Change) {}
+
+    fn complete(&mut self, now: Timestamp, outcome: WriteOutcome) {
+        assert!(outcome.result.is_err(), "{now:?}");
+    }
+
+    fn reconcile(&mut self, now: Timestamp) -> Effects {
+        self.tries += 1;
+        assert!(self.tries < 100_000, "it never ends");
+        let wake_at = Some(now.plus_seconds(60));
+        if self.tries.is_multiple_of(2) {
+            return Effects { wake_at, ..Default::default() };
+        }
+        let nobody = ObjectRef::new(Kind::Job, "default", "nobody");
+        let write = Write {
+            id: WriteId(self.tries),
+            manager: field_manager::JOB,
+            operation: Operation::Delete { object: nobody, uid: "".into() },
+        };
+        Effects { writes: vec![write], wake_at, ..Default::default() }
+    }
+}
+
+#[test]
+fn a_controller_that_only_ever_fails_does_not_keep_the_simulation_going() {
+    let simulation = Simulation::with(Input::default(), &NoFiles, Stubborn { tries: 0 });
+    let Ok(simulation) = simulation else { panic!("an empty input is good") };
+    let outcome = simulation.run();
+    assert!(outcome.verdicts.is_empty());
 }

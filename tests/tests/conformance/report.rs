@@ -77,14 +77,19 @@ impl Report {
         let Some(cases) = self.load(corpus, kind, suite) else { return };
         let mut row = Row { name: format!("{kind}/{suite}"), ..Row::default() };
         let mut chosen = Vec::with_capacity(cases.len());
-        for case in &cases {
-            let id = case["id"].as_str().unwrap_or("?");
+        for (position, case) in (1_usize..).zip(&cases) {
+            let nameless = format!("case {position} without an id");
+            let id = case["id"].as_str().unwrap_or(&nameless);
             let id = if id.starts_with(suite) { format!("{kind}/{id}") } else { format!("{kind}/{suite}/{id}") };
             if self.selects(&id) {
                 chosen.push((id, case));
             }
         }
         let outcome = |case: &Value| {
+            // Most runners read what is left out as nothing, and nothing would then be as recorded.
+            if let Some(field) = ["id", "expect"].into_iter().find(|field| case[field].is_null()) {
+                return Outcome::Fail(format!("the case has no `{field}`"));
+            }
             catch_unwind(AssertUnwindSafe(|| run(case).into()))
                 .unwrap_or_else(|cause| Outcome::Fail(format!("panicked: {}", panic_text(&*cause))))
         };
@@ -131,9 +136,14 @@ impl Report {
         }
     }
 
-    /// Whether nothing failed.
+    /// Whether everything was asked for and nothing was there.
+    fn is_empty(&self) -> bool {
+        self.filters.is_empty() && self.rows.iter().all(|r| r.passed + r.failed.len() + r.differing.len() == 0)
+    }
+
+    /// Whether something was run and nothing failed. Filters may select nothing.
     pub(crate) fn is_success(&self) -> bool {
-        self.broken.is_empty() && self.rows.iter().all(|r| r.failed.is_empty())
+        !self.is_empty() && self.broken.is_empty() && self.rows.iter().all(|r| r.failed.is_empty())
     }
 
     /// The table, after what is not as recorded: the first failure of a suite and how often each reason to differ came up, or
@@ -156,6 +166,9 @@ impl Report {
         self.print_table(out)?;
         if !self.skipped.is_empty() {
             writeln!(out, "\nSKIPPED: this corpus has no cases of {}", self.skipped.join(", "))?;
+        }
+        if self.is_empty() {
+            writeln!(out, "\nNOTHING RUN: there is no case here that a runner knows")?;
         }
         Ok(())
     }

@@ -102,7 +102,7 @@ impl Engine {
             }
             for &pair in forest.tree_pairs(node) {
                 let expected = match forest.kind(node) {
-                    NodeKind::ClusterQueue => self.held_in(node, pair),
+                    NodeKind::ClusterQueue => self.state.held_in(node, pair),
                     NodeKind::Cohort => passed_up(forest, node, pair),
                 };
                 let usage = forest.usage(node, pair);
@@ -118,16 +118,6 @@ impl Engine {
             }
         }
         Ok(())
-    }
-
-    fn held_in(&self, node: NodeId, pair: FlavorResourceId) -> Amount {
-        let holders = self.state.queue(node).map(|q| q.holders.as_slice()).unwrap_or_default();
-        holders
-            .iter()
-            .filter_map(|w| self.state.records.get(WorkloadId::from_index(w.index()))?.holding.as_deref())
-            .flat_map(|h| &h.usage)
-            .filter(|(p, _)| *p == pair)
-            .fold(Amount::ZERO, |sum, (_, amount)| sum.plus(*amount))
     }
 
     fn check_queues(&self) -> Result<(), Violation> {

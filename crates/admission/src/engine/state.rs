@@ -148,19 +148,56 @@ impl State {
         if let Some(local) = self.local_queues.get_mut(holding.queue.index()) {
             local.tallies.entry(node).or_default().add(&holding);
         }
+        let mut large = Vec::new();
         for &(pair, amount) in &holding.usage {
+            let before = self.forest.may_saturate(node, pair, amount);
             self.forest.add_usage(node, pair, amount);
+            if before || self.forest.may_saturate(node, pair, amount) {
+                large.push(pair);
+            }
         }
         if let Some(record) = self.records.get_mut(id) {
             record.holding = Some(Box::new(holding));
         }
+        self.count_anew(node, &large);
+    }
+
+    /// Sets usage to the sum of what is held, where adding and removing saturated.
+    fn count_anew(&mut self, node: NodeId, pairs: &[FlavorResourceId]) {
+        for &pair in pairs {
+            self.forest.set_usage(node, pair, self.held_in(node, pair));
+        }
+    }
+
+    /// The sum of what workloads hold in a ClusterQueue. Whoever holds an unlimited amount makes it unlimited; otherwise it does
+    /// not depend on the order of the holders, even where it saturates.
+    pub(super) fn held_in(&self, node: NodeId, pair: FlavorResourceId) -> Amount {
+        let holders = self.queue(node).map(|q| q.holders.as_slice()).unwrap_or_default();
+        let amounts = holders
+            .iter()
+            .filter_map(|&w| self.holding(w))
+            .flat_map(|h| &h.usage)
+            .filter(|(p, _)| *p == pair)
+            .map(|(_, amount)| *amount);
+        let mut sum = 0_i128;
+        for amount in amounts {
+            if amount.is_unlimited() {
+                return amount;
+            }
+            sum = sum.saturating_add(amount.value().into());
+        }
+        Amount::new(i64::try_from(sum).unwrap_or(if sum < 0 { i64::MIN } else { i64::MAX }))
     }
 
     /// Stops counting a workload's quota; what it held, if anything.
     pub(super) fn release(&mut self, id: WorkloadId) -> Option<Box<Holding>> {
         let holding = self.records.get_mut(id)?.holding.take()?;
         let node = holding.node;
+        let mut large = Vec::new();
         for &(pair, amount) in &holding.usage {
+            if self.forest.may_saturate(node, pair, amount) {
+                large.push(pair);
+            }
             self.forest.remove_usage(node, pair, amount);
         }
         self.forest.bump_generation(node);
@@ -178,6 +215,7 @@ impl State {
             queue.not_ready = queue.not_ready.saturating_sub(usize::from(!holding.pods_ready));
             queue.tally.take(&holding);
         }
+        self.count_anew(node, &large);
         self.uncount(&holding);
         Some(holding)
     }

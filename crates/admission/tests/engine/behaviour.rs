@@ -570,3 +570,30 @@ fn quota_of_a_cluster_queue_that_is_gone_is_neither_counted_nor_queued_for() {
     let cluster = start(Written::Failed);
     assert_eq!(cluster.engine.pending("other").len(), 1);
 }
+
+#[test]
+fn usage_beyond_what_can_be_counted_goes_again() {
+    const HALF: i64 = i64::MAX / 2 + 1;
+    for sizes in [[HALF, HALF, 1], [i64::MAX, 1, 1], [i64::MAX - 1, 5, HALF]] {
+        let mut cluster = Cluster::new(Config::new());
+        cluster.queue(queue("unlimited", Some("all"), i64::MAX, NEVER));
+        cluster.queue(queue("other", Some("all"), 0, NEVER));
+        // Whoever asks for no end of chips gets them only while nothing else is in use, so it goes first.
+        for (i, chips) in sizes.into_iter().enumerate() {
+            cluster.submit(&format!("w{i}"), "unlimited", chips, 0);
+            cluster.settle(10).unwrap();
+        }
+        let reserved = |cluster: &Cluster| cluster.engine.cluster_queue("unlimited").unwrap().reservation[0].total;
+        let held = cluster.running().len();
+        assert!(held > 0, "{sizes:?}");
+        for i in 0..sizes.len() {
+            cluster.delete(&format!("w{i}"));
+        }
+        assert_eq!(reserved(&cluster), Amount::ZERO, "{sizes:?}");
+
+        cluster.queue(queue("unlimited", Some("all"), 4, NEVER));
+        cluster.submit("borrower", "other", 4, 0);
+        cluster.cycle();
+        assert_eq!(cluster.running(), ["borrower"], "what is free can be lent again: {sizes:?}");
+    }
+}

@@ -928,3 +928,33 @@ proptest! {
         prop_assert!(Share::of(b * 3 + 1, l * 6, Weight::from_nanos(w * 500_000_000)) > share);
     }
 }
+
+#[test]
+fn usage_is_set_where_sums_saturated() {
+    let mut forest = Forest::new();
+    forest.set_cohort("root", quota(None, &[(0, limits(10, None, None))]));
+    let queue = forest.set_cluster_queue("q", quota(Some("root"), &[(0, limits(2, None, Some(0)))]));
+    let root = forest.cohort("root").unwrap();
+    let used = |forest: &Forest| (forest.usage(queue, pair(0)).value(), forest.usage(root, pair(0)).value());
+
+    let half = amount(1 << 62);
+    assert!(!forest.may_saturate(queue, pair(0), amount(1 << 61)));
+    assert!(forest.may_saturate(queue, pair(0), half));
+    forest.add_usage(queue, pair(0), half);
+    assert!(forest.may_saturate(queue, pair(0), amount(1)), "what is used is large");
+    forest.add_usage(queue, pair(0), half);
+    forest.remove_usage(queue, pair(0), half);
+    forest.remove_usage(queue, pair(0), half);
+    assert_ne!(used(&forest), (0, 0), "adding and removing are no inverses here");
+    let before = used(&forest);
+
+    let mark = forest.mark();
+    forest.add_usage(queue, pair(0), amount(1));
+    forest.set_usage(queue, pair(0), amount(5));
+    assert_eq!(used(&forest), (5, 3), "the Cohort has what is beyond the two that are not lent");
+    forest.rollback(mark);
+    assert_eq!(used(&forest).0, before.0);
+    forest.set_usage(queue, pair(0), Amount::ZERO);
+    assert_eq!(used(&forest), (0, 0));
+    assert!(!forest.may_saturate(queue, pair(0), amount(1)));
+}

@@ -162,6 +162,25 @@ impl Forest {
         }
     }
 
+    /// Whether usage at the node or above it, or `amount`, is so large that sums of it may have saturated, after which adding and
+    /// removing are no inverses any more. See [`Forest::set_usage`].
+    pub fn may_saturate(&self, id: NodeId, pair: FlavorResourceId, amount: Amount) -> bool {
+        const LARGE: u64 = 1 << 62;
+        let large = |a: Amount| a.value().unsigned_abs() >= LARGE;
+        large(amount) || std::iter::once(id).chain(self.ancestors(id)).any(|node| large(self.usage(node, pair)))
+    }
+
+    /// Sets what a ClusterQueue uses, whatever it was, and computes the usage of the Cohorts of its tree anew.
+    pub fn set_usage(&mut self, cluster_queue: NodeId, pair: FlavorResourceId, amount: Amount) {
+        let Some((index, column)) = self.ensure_place(cluster_queue, pair) else { return };
+        self.cell_mut(index, column, cluster_queue, pair).usage = amount;
+        // The journal does not know what the Cohorts were.
+        self.epoch = self.epoch.saturating_add(1);
+        let mut tree = std::mem::take(&mut self.trees[index]);
+        self.sum_usage(&mut tree);
+        self.trees[index] = tree;
+    }
+
     /// Starts recording changes of usage, to be undone by [`Forest::rollback`] or kept by [`Forest::keep`]. Marks nest; an outer
     /// one takes the inner ones with it.
     pub fn mark(&mut self) -> Mark {

@@ -146,6 +146,10 @@ impl Engine {
         if let Some(queue) = self.state.local_queues.get_mut(id.index()) {
             queue.spec = None;
             queue.ledger = super::afs::Ledger::default();
+            // Its workloads are taken out of a queue that is ordered by what it used until now.
+            if let Some(pending) = queue.target.and_then(|n| self.pending.get_mut(n.index())).and_then(Option::as_mut) {
+                pending.stale = true;
+            }
         }
         self.retarget(now, id);
     }

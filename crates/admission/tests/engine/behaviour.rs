@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use slicegate_admission::lifecycle::{At, EvictionReason, EvictionStep, REPLACEMENT_ANNOTATION, evict, release};
 use slicegate_admission::{
-    Blocker, Cause, Config, Inadmissible, Outcome, ResourceLimit, Skip, Verdict, WaitForPodsReady, Written,
+    AdmissionFairSharing, Blocker, Cause, Config, Inadmissible, Outcome, ResourceLimit, Skip, Verdict,
+    WaitForPodsReady, Written,
 };
 use slicegate_quota::{Amount, Quantity};
 use slicegate_workload::{
@@ -596,4 +597,41 @@ fn usage_beyond_what_can_be_counted_goes_again() {
         cluster.cycle();
         assert_eq!(cluster.running(), ["borrower"], "what is free can be lent again: {sizes:?}");
     }
+}
+
+#[test]
+fn removing_a_local_queue_leaves_the_others_in_order() {
+    let (light, middle, heavy) = ("light", "middle", "heavy");
+    let mut config = Config::new();
+    config.admission_fair_sharing =
+        Some(AdmissionFairSharing { half_life_seconds: 1_000, ..AdmissionFairSharing::default() });
+    let mut cluster = Cluster::new(config);
+    let mut spec = queue("q", None, 0, NEVER);
+    spec.usage_based_fair_sharing = true;
+    cluster.queue(spec);
+    for (name, used) in [(light, 1), (middle, 10), (heavy, 100)] {
+        let spec = LocalQueueSpec { key: key(name), cluster_queue: "q".into(), ..LocalQueueSpec::default() };
+        cluster.engine.set_local_queue(cluster.now, spec);
+        let consumed = BTreeMap::from([(TPU.into(), Quantity::from_units(used))]);
+        cluster.engine.restore_consumed(cluster.now, cluster.now, &key(name), &consumed);
+    }
+    // After a cycle that served it the queue is known to be in order.
+    cluster.submit("first", light, 100, 0);
+    cluster.cycle();
+    cluster.delete("first");
+    // Each size is a group of its own. Put in like this, the heap of groups has a middle one above two levels of heavy ones, of
+    // which the lower are taken out first.
+    let heap =
+        [light, middle, light, heavy, heavy, light, light, heavy, heavy, heavy, heavy, light, light, light, light];
+    for i in (7..11).chain(0..7).chain(11..15) {
+        let mut workload = cluster.workload(&format!("w{i}"), heap[i], i64::try_from(i).unwrap() + 1, i32::from(i < 7));
+        workload.spec.active = false;
+        cluster.put(workload);
+    }
+    for i in 0..heap.len() {
+        cluster.change(&format!("w{i}"), |w| w.spec.active = true);
+    }
+    cluster.engine.remove_local_queue(cluster.now, &key(heavy));
+    cluster.check("after a LocalQueue is gone");
+    assert_eq!(cluster.engine.pending("q").len(), 9);
 }

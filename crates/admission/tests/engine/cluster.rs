@@ -198,7 +198,8 @@ impl Cluster {
             let cycle = self.cycle();
             // A batch of parked workloads comes back a second after what freed quota.
             quiet = if cycle.progressed { 0 } else { quiet + 1 };
-            if quiet == 4 {
+            // Each cycle looks at one workload of a queue; so many may have to be looked at before one that fits.
+            if quiet > self.store.len() + 4 {
                 return Some(self.log.len() - before);
             }
         }

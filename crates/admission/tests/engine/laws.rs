@@ -206,7 +206,8 @@ proptest! {
                     }
                     after[job.queue] -= job.chips;
                 }
-                prop_assert!(system.allows(&after), "{:?} leave too little room: {after:?}", victims);
+                // Entries of one cycle may count on each other's victims.
+                prop_assert!(!alone || system.allows(&after), "{:?} leave too little room: {after:?}", victims);
                 // Every victim is needed: with it back there is no room, or more would be borrowed than its going allowed.
                 if alone && system.queues[preemptor.queue].nominal < after[preemptor.queue] {
                     for victim in victims {

@@ -25,6 +25,7 @@ mod topology_request;
 
 pub use config::Configuration;
 pub use controller::Controller;
+pub use jobs::pod_sets_of;
 pub use io::{
     Change, Effects, EventRecord, EventType, Note, Operation, Write, WriteError, WriteId, WriteOutcome, field_manager,
 };

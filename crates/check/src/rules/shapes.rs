@@ -357,6 +357,10 @@ fn no_pool(model: &Model<'_>, out: &mut Sink<'_>) {
             let help = format!("add a toleration with key {}, or one to the flavor", taint.key);
             out.report(job.document, &format!("{}.spec.tolerations", group.path), message, help);
         } else if let Some(pool) = fitting.first() {
+            // A pool selected by name with another number of chips has a finding of its own.
+            if selects_pool {
+                continue;
+            }
             let message = format!("nodes of pool {} have {} chips, and these pods ask for {chips}", pool.name, pool.chips);
             let help = format!("ask for {} google.com/tpu", pool.chips);
             out.report(job.document, &group.request_path(TPU), message, help);

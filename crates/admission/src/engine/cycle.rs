@@ -126,6 +126,7 @@ impl Engine {
         self.admitted_in_cycle = 0;
         self.kept_free.clear();
         self.kept_places.clear();
+        self.given_places.clear();
         let heads = self.heads(now);
         if heads.is_empty() {
             return cycle;

@@ -9,9 +9,7 @@ use slicegate_flavor::{
 use slicegate_placement::{Placement, PodRequest, PodSetRequest, Reach, Replacement, Topologies, Usage};
 use slicegate_preemption::{Holder, Target, WorkloadRef, World};
 use slicegate_quota::{FlavorId, Forest, Names, NodeId};
-use slicegate_workload::{
-    CheckState, ClusterQueueSpec, PodSet, PodSetUpdate, PreemptionPolicy, TopologyAssignment,
-};
+use slicegate_workload::{CheckState, ClusterQueueSpec, PodSet, PodSetUpdate, PreemptionPolicy, TopologyAssignment};
 
 use super::activity::{MULTI_KUEUE, PROVISIONING};
 use super::assign::Held;
@@ -318,7 +316,7 @@ impl State {
         let Self { records, topologies, .. } = self;
         let record = records.get(WorkloadId::from_index(workload.index()));
         for held in record.and_then(|r| r.holding.as_deref()).iter().flat_map(|h| &h.places) {
-            topologies.take_away(&held.usage, Reach::Flavor);
+            topologies.take_away(&held.usage, Reach::Node);
         }
     }
 

@@ -53,7 +53,7 @@ pub fn owner_kind(owner: &OwnerReference) -> Option<Kind> {
 /// the search, as does an owner whose uid is not the one that is referred to. `get` finds an object.
 ///
 /// # Errors
-/// If an owner that is a job is missing, or the chain is too long or goes in a circle.
+/// If an owner that is a job of a kind that is managed is missing, or the chain is too long or goes in a circle.
 pub fn managed_ancestor(
     object: &Object,
     policy: &JobPolicy,
@@ -71,11 +71,16 @@ pub fn managed_ancestor(
             return Err(OwnerError::TooLong);
         }
         let reference = ObjectRef::new(kind, object.namespace(), owner.name.as_str());
-        let Some(parent) = get(&reference) else { return Err(OwnerError::Missing(reference)) };
+        let enabled = policy.frameworks.contains(&kind);
+        let Some(parent) = get(&reference) else {
+            if enabled {
+                return Err(OwnerError::Missing(reference));
+            }
+            break;
+        };
         if parent.uid() != owner.uid {
             break;
         }
-        let enabled = policy.frameworks.contains(&kind);
         if enabled && (policy.manage_jobs_without_queue_name || crate::defaulting::has_queue(parent.metadata())) {
             ancestor = Some(reference);
         }

@@ -24,7 +24,7 @@ pub(crate) enum Event {
     /// The scenario's step of this number.
     Scripted(usize),
     /// What follows from an earlier step of the scenario.
-    Follow(Action),
+    Follow(Box<Action>),
     /// The containers of a pod start.
     PodStart { pod: ObjectRef, uid: Box<str> },
     /// They end.
@@ -187,7 +187,7 @@ impl World {
                     self.store.delete(&object);
                 }
             }
-            Event::Follow(action) => self.play(action),
+            Event::Follow(action) => self.play(*action),
             Event::Scripted(_) | Event::Wake => {}
         }
     }

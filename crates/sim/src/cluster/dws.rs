@@ -10,7 +10,7 @@ use super::shape::Shape;
 use super::{NodeId, PoolId};
 use crate::duration::words;
 use crate::names;
-use crate::plan::DwsRule;
+use crate::plan::{DwsRule, Wait};
 use crate::store::{api_time, sim_time};
 use crate::timeline::EntryKind;
 use crate::world::{Event, World};
@@ -154,7 +154,7 @@ impl World {
         if let Some(fails) = rule.and_then(|rule| rule.fails) {
             self.schedule_step(key, request, fails, Step::Fail);
         }
-        if let Some(wait) = finds {
+        if let Wait::For(wait) = finds {
             self.schedule_step(key, request, wait, Step::Search);
         }
         self.schedule_step(key, request, patience, Step::GiveUp);

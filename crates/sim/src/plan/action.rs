@@ -13,6 +13,7 @@ use crate::input::Item;
 
 /// Something to do.
 #[derive(Clone, PartialEq, Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly all of them are documents")]
 pub(crate) enum Action {
     /// A document is applied.
     Apply(Item),
@@ -141,7 +142,7 @@ fn patch(event: &ScenarioPatch, at: &str, reader: &mut Reader<'_>) -> Option<Act
             return None;
         }
     };
-    if !event.merge.as_object().is_some_and(|fields| !fields.is_empty()) {
+    if event.merge.as_object().is_none_or(serde_json::Map::is_empty) {
         let why = "write the fields that are to change, such as {spec: {stopPolicy: Hold}}";
         reader.invalid(format!("{at}.merge"), why.to_owned());
         return None;

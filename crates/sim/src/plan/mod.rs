@@ -12,7 +12,7 @@ use crate::duration::parse_duration;
 use crate::input::{Files, Input, Item, ScenarioError};
 
 pub(crate) use action::{Action, Drained, DwsOutcome, Propagation, Size};
-pub(crate) use settings::{DwsRule, Settings};
+pub(crate) use settings::{DwsRule, Settings, Wait};
 pub(crate) use target::Target;
 
 const SECOND: i64 = 1_000_000;

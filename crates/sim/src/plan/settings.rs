@@ -38,11 +38,18 @@ pub(crate) struct Settings {
     pub(crate) follower_delay: i64,
 }
 
+/// A wait that may have no end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wait {
+    For(i64),
+    Never,
+}
+
 /// What the provider does with ProvisioningRequests.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct DwsSettings {
-    /// How long it takes to find capacity; `None` if it finds none, ever.
-    pub(crate) finds_capacity: Option<i64>,
+    /// How long it takes to find capacity.
+    pub(crate) finds_capacity: Wait,
     pub(crate) gives_up: i64,
     pub(crate) max_run: i64,
     pub(crate) requests: Vec<DwsRule>,
@@ -54,8 +61,7 @@ pub(crate) struct DwsRule {
     /// A ProvisioningRequest, or the job that it is for.
     pub(crate) object: ObjectRef,
     pub(crate) attempt: Option<i32>,
-    /// As in the settings for all: `Some(None)` means never.
-    pub(crate) finds_capacity: Option<Option<i64>>,
+    pub(crate) finds_capacity: Option<Wait>,
     pub(crate) gives_up: Option<i64>,
     pub(crate) fails: Option<i64>,
     pub(crate) revoked: Option<i64>,
@@ -73,7 +79,7 @@ impl Default for Settings {
             run_times: BTreeMap::new(),
             node_provisioning: 120 * SECOND,
             dws: DwsSettings {
-                finds_capacity: Some(300 * SECOND),
+                finds_capacity: Wait::For(300 * SECOND),
                 gives_up: WEEK,
                 max_run: WEEK,
                 requests: Vec::new(),
@@ -176,9 +182,9 @@ pub(super) fn has_requests(kind: Kind) -> bool {
 }
 
 /// A length of time or `never`.
-fn wait(reader: &mut Reader<'_>, field: &str, text: Option<&String>) -> Option<Option<i64>> {
+fn wait(reader: &mut Reader<'_>, field: &str, text: Option<&String>) -> Option<Wait> {
     if text.is_some_and(|text| text.trim() == NEVER) {
-        return Some(None);
+        return Some(Wait::Never);
     }
-    reader.duration(field, text).map(Some)
+    reader.duration(field, text).map(Wait::For)
 }

@@ -52,7 +52,7 @@ impl World {
         }
         if let Some(time) = lasts {
             let nodes = nodes.into_iter().map(|(_, name)| name).collect();
-            self.queue.schedule(self.now.plus_micros(time), Event::Follow(Action::Restore { nodes }));
+            self.queue.schedule(self.now.plus_micros(time), Event::Follow(Box::new(Action::Restore { nodes })));
         }
     }
 
@@ -174,17 +174,18 @@ impl World {
         status.reason = Some("Terminated".to_owned());
         status.message = Some("Pod was terminated in response to imminent node shutdown.".to_owned());
         let conditions = status.conditions.get_or_insert_default();
+        let at = Some(time);
         for condition in conditions.iter_mut().filter(|c| c.type_ == "Ready" || c.type_ == "ContainersReady") {
-            condition.status = "False".to_owned();
+            "False".clone_into(&mut condition.status);
             condition.reason = Some("PodFailed".to_owned());
-            condition.last_transition_time = Some(time.clone());
+            condition.last_transition_time.clone_from(&at);
         }
         conditions.push(PodCondition {
             type_: "DisruptionTarget".to_owned(),
             status: "True".to_owned(),
             reason: Some("TerminationByKubelet".to_owned()),
             message: Some("Pod was terminated in response to imminent node shutdown.".to_owned()),
-            last_transition_time: Some(time),
+            last_transition_time: at,
             ..PodCondition::default()
         });
         status.container_statuses = Some(ended);

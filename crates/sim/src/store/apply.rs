@@ -41,7 +41,7 @@ impl Store {
         let mut merged = live.to_json().map_err(|error| invalid(&key, &error))?;
         merge(&mut merged, &last, &next);
         let mut object = key.kind.read(merged).map_err(|error| invalid(&key, &error))?;
-        self.admit_update(&live, &mut object)?;
+        Self::admit_update(&live, &mut object)?;
         let before = self.version;
         self.replace(key.clone(), &live, object);
         self.applied.insert(key, next.to_string().into());

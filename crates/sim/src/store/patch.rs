@@ -30,7 +30,7 @@ impl Store {
             object = next;
         } else {
             parts::keep_status(&mut object, &live);
-            self.admit_update(&live, &mut object)?;
+            Self::admit_update(&live, &mut object)?;
         }
         let before = self.version;
         self.replace_or_finish(key, &live, object);
@@ -40,7 +40,6 @@ impl Store {
     /// What webhooks and the API server do on an update: defaults are filled in, and what may not change or breaks a rule is
     /// refused. A rule that the object broke before is not held against it.
     pub(super) fn admit_update(
-        &self,
         live: &slicegate_api::Object,
         object: &mut slicegate_api::Object,
     ) -> Result<(), WriteError> {

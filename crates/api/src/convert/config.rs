@@ -232,8 +232,9 @@ pub fn flavor(flavor: &kueue::ResourceFlavor) -> Result<FlavorSpec> {
 /// The annotation [`WHOLE_SLICES`](extension::WHOLE_SLICES): `true` or `false`, and off if it is missing.
 fn whole_slices(meta: &ObjectMeta) -> Result<bool> {
     let value = meta.annotations.as_ref().and_then(|a| a.get(extension::WHOLE_SLICES)).map(String::as_str);
-    let path = Path::ROOT.field("metadata").field("annotations").key(extension::WHOLE_SLICES);
-    choose(path, value, &[("false", false), ("true", true)])
+    let metadata = Path::ROOT.field("metadata");
+    let annotations = metadata.field("annotations");
+    choose(annotations.key(extension::WHOLE_SLICES), value, &[("false", false), ("true", true)])
 }
 
 /// A Topology.

@@ -6,6 +6,7 @@
 
 pub mod convert;
 pub mod defaulting;
+pub mod extension;
 pub mod jobset;
 pub mod kueue;
 pub mod nodepool;

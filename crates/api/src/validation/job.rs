@@ -263,7 +263,7 @@ pub(super) fn ray_job_update(
     default_queue: bool,
     out: &mut Findings,
 ) {
-    if !is_managed(&new.metadata, rules) && !(rules.ray_updates && is_managed(&old.metadata, rules)) {
+    if !(is_managed(&new.metadata, rules) || rules.ray_updates && is_managed(&old.metadata, rules)) {
         return;
     }
     let change = JobChange {
@@ -285,7 +285,7 @@ pub(super) fn ray_cluster_update(
     default_queue: bool,
     out: &mut Findings,
 ) {
-    if !is_managed(&new.metadata, rules) && !(rules.ray_updates && is_managed(&old.metadata, rules)) {
+    if !(is_managed(&new.metadata, rules) || rules.ray_updates && is_managed(&old.metadata, rules)) {
         return;
     }
     let change = JobChange {

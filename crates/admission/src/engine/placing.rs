@@ -48,6 +48,7 @@ pub(super) struct Wants<'a> {
 }
 
 /// What [`Wants::new`] looks at.
+#[derive(Clone, Copy)]
 pub(super) struct WantsOf<'a, 'r> {
     pub(super) record: &'r Record,
     pub(super) shape: &'a Shape,

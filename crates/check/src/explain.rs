@@ -61,7 +61,12 @@ pub fn table() -> String {
          object\n(several codes are separated by commas) turns it off for that object.\n",
     );
     for subject in Subject::ALL {
-        let _ = write!(out, "\n## {} (`{}xx`)\n\n| code | severity | what | why it matters |\n|---|---|---|---|\n", subject.title(), subject.prefix());
+        let _ = write!(
+            out,
+            "\n## {} (`{}xx`)\n\n| code | severity | what | why it matters |\n|---|---|---|---|\n",
+            subject.title(),
+            subject.prefix()
+        );
         for rule in rules::all().filter(|r| r.subject() == subject) {
             let _ = writeln!(out, "| {} | {} | {} | {} |", rule.code, severity(rule.severity), rule.title, rule.why);
         }

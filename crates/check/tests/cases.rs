@@ -83,8 +83,7 @@ fn blessed(code: &str, parts: &[Part]) -> String {
     let mut out = String::new();
     for part in parts {
         let _ = writeln!(out, "#--- {}", part.title);
-        let found: Vec<Mark> =
-            look(part).iter().filter(|f| part.wrong && f.rule.code == code).map(place).collect();
+        let found: Vec<Mark> = look(part).iter().filter(|f| part.wrong && f.rule.code == code).map(place).collect();
         for (i, line) in part.text.lines().enumerate() {
             let _ = writeln!(out, "{line}");
             for (_, column, length) in found.iter().filter(|(l, ..)| *l == i + 1) {

@@ -275,10 +275,7 @@ impl Report {
     }
 
     pub(crate) fn add(&mut self, context: &Context<'_>, entry: Entry) {
-        if entry.code == Code::UnknownKind
-            && entry.severity == Severity::Note
-            && !self.options.note_unknown_kinds
-        {
+        if entry.code == Code::UnknownKind && entry.severity == Severity::Note && !self.options.note_unknown_kinds {
             return;
         }
         if entry.severity == Severity::Error {

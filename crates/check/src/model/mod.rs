@@ -244,7 +244,8 @@ mod tests {
 
     #[test]
     fn objects_that_cannot_be_read_exist() {
-        let text = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ClusterQueue\nmetadata: {name: broken}\nspec: {cohort: a}\n";
+        let text =
+            "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ClusterQueue\nmetadata: {name: broken}\nspec: {cohort: a}\n";
         let loaded = load(&[Source { name: "m".into(), text: text.into(), ..Source::default() }], &Default::default());
         assert!(loaded.documents.is_empty() && loaded.invalid.is_empty());
         let model = Model::new(&[], &loaded.diagnostics);

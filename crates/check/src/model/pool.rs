@@ -82,7 +82,18 @@ impl<'a> Pool<'a> {
             None => object.initial_node_count.map(by_zone),
         };
         let chips = machine.map_or(0, MachineType::chips);
-        Self { document, name: &object.name, object: Some(object), labels, taints, machine, slice, chips, most_nodes, queued }
+        Self {
+            document,
+            name: &object.name,
+            object: Some(object),
+            labels,
+            taints,
+            machine,
+            slice,
+            chips,
+            most_nodes,
+            queued,
+        }
     }
 
     pub(crate) fn of_node(document: &'a Document, node: &'a Node) -> Self {
@@ -114,13 +125,16 @@ impl<'a> Pool<'a> {
     /// Whether the pod's selectors and affinity accept its nodes; what asks for one node by its name is taken to.
     pub(crate) fn fits_labels(&self, pod: &PodSpec) -> bool {
         const HOSTNAME: &str = "kubernetes.io/hostname";
-        let well_known = |key: &str| key == HOSTNAME || key.starts_with("topology.kubernetes.io/") || key.starts_with("kubernetes.io/");
+        let well_known = |key: &str| {
+            key == HOSTNAME || key.starts_with("topology.kubernetes.io/") || key.starts_with("kubernetes.io/")
+        };
         let selected = pod.node_selector.iter().all(|(k, v)| well_known(k) || self.labels.get(k) == Some(v));
         let affinity = pod.node_affinity.as_ref();
         let of_host = |a: &slicegate_workload::NodeAffinity| {
-            a.required.iter().flatten().any(|term| {
-                !term.match_fields.is_empty() || term.match_expressions.iter().any(|r| well_known(&r.key))
-            })
+            a.required
+                .iter()
+                .flatten()
+                .any(|term| !term.match_fields.is_empty() || term.match_expressions.iter().any(|r| well_known(&r.key)))
         };
         selected && affinity.is_none_or(|a| of_host(a) || a.required_matches(&self.labels, None))
     }

@@ -182,7 +182,8 @@ fn long_names(model: &Model<'_>, out: &mut Sink<'_>) {
                 let message = format!("pods would have names of {length} characters, such as {of_pod}-xxxxx");
                 let over = length.saturating_sub(LONGEST);
                 let over = i64::try_from(over).unwrap_or(i64::MAX);
-                let help = format!("shorten the name of the JobSet or of the replicated job by {}", plural(over, "character"));
+                let help =
+                    format!("shorten the name of the JobSet or of the replicated job by {}", plural(over, "character"));
                 let path = if i == 0 { "metadata.name".to_owned() } else { format!("spec.replicatedJobs[{i}].name") };
                 out.report(job.document, &path, message, help);
                 break;
@@ -245,8 +246,10 @@ fn templates<'a>(job: &Job<'a>) -> Vec<(usize, String, &'a slicegate_api::JobSpe
         }
         Object::JobSet(o) => {
             let jobs = o.spec.replicated_jobs.iter().enumerate();
-            jobs.filter_map(|(i, r)| Some((i, format!("spec.replicatedJobs[{i}].template.spec"), of_template(&r.template)?)))
-                .collect()
+            jobs.filter_map(|(i, r)| {
+                Some((i, format!("spec.replicatedJobs[{i}].template.spec"), of_template(&r.template)?))
+            })
+            .collect()
         }
         _ => Vec::new(),
     }
@@ -271,7 +274,11 @@ fn backoff(model: &Model<'_>, out: &mut Sink<'_>) {
         if limit <= 0 || !job.document.positions.has(&path) {
             continue;
         }
-        let message = format!("up to {} of one worker of a {} slice", plural(i64::from(limit), "retry").replace("retrys", "retries"), slice.topology());
+        let message = format!(
+            "up to {} of one worker of a {} slice",
+            plural(i64::from(limit), "retry").replace("retrys", "retries"),
+            slice.topology()
+        );
         let help = if job.kind() == Kind::JobSet {
             "set backoffLimit to 0 and failurePolicy.maxRestarts of the JobSet instead"
         } else {
@@ -322,7 +329,13 @@ fn partial(model: &Model<'_>, out: &mut Sink<'_>) {
         if annotation(job.metadata(), keys::JOB_MIN_PARALLELISM).is_some() && job.kind() == Kind::Job {
             let message = format!("a {} slice needs all of its {} workers", slice.topology(), slice.hosts());
             let path = format!("metadata.annotations[{}]", keys::JOB_MIN_PARALLELISM);
-            out.report_as(Severity::Warning, job.document, &path, message, format!("remove {}", keys::JOB_MIN_PARALLELISM));
+            out.report_as(
+                Severity::Warning,
+                job.document,
+                &path,
+                message,
+                format!("remove {}", keys::JOB_MIN_PARALLELISM),
+            );
         }
     }
 }

@@ -35,7 +35,8 @@ fn toleration(model: &Model<'_>, out: &mut Sink<'_>) {
     for job in &model.jobs {
         for group in job.groups.iter().filter(|g| !g.path.is_empty()) {
             let path = format!("{}.spec.tolerations", group.path);
-            let help = format!("add `- {{key: {TPU}, operator: Exists, effect: NoSchedule}}` to the tolerations of the pods");
+            let help =
+                format!("add `- {{key: {TPU}, operator: Exists, effect: NoSchedule}}` to the tolerations of the pods");
             let tolerates = |key: &str| group.pod.tolerations.iter().any(|t| t.key.is_empty() || *t.key == *key);
             if tolerates(taint::TPU.key) {
                 continue;
@@ -48,7 +49,8 @@ fn toleration(model: &Model<'_>, out: &mut Sink<'_>) {
                 continue;
             }
             let fits: Vec<&&Pool<'_>> = foreign.iter().filter(|p| p.fits_labels(&group.pod) && p.chips > 0).collect();
-            let tainted = |p: &&&Pool<'_>| p.first_untolerated(&group.pod, 0).is_some_and(|t| *t.key == *taint::TPU.key);
+            let tainted =
+                |p: &&&Pool<'_>| p.first_untolerated(&group.pod, 0).is_some_and(|t| *t.key == *taint::TPU.key);
             if let Some(first) = fits.first().filter(|_| fits.iter().all(tainted)) {
                 let message = format!("node {} has the taint {}, and no GKE adds a toleration", first.name, taint::TPU);
                 out.report(job.document, &path, message, help);

@@ -117,17 +117,29 @@ fn one_level(model: &Model<'_>, out: &mut Sink<'_>) {
         let Some(Some(first)) = priorities.first() else { continue };
         if priorities.len() > 1 && priorities.iter().all(|p| *p == Some(*first)) {
             let message = format!("all {} jobs of this queue have priority {first}", priorities.len());
-            let help = "give some a class with the label kueue.x-k8s.io/priority-class, or use LowerOrNewerEqualPriority";
+            let help =
+                "give some a class with the label kueue.x-k8s.io/priority-class, or use LowerOrNewerEqualPriority";
             out.report(queue.document, "spec.preemption.withinClusterQueue", message, help);
         }
     }
 }
 
 const LOW: [&str; 12] = [
-    "low", "lower", "lowest", "lowprio", "lowpriority", "background", "preemptible", "scavenger", "idle", "opportunistic",
-    "besteffort", "filler",
+    "low",
+    "lower",
+    "lowest",
+    "lowprio",
+    "lowpriority",
+    "background",
+    "preemptible",
+    "scavenger",
+    "idle",
+    "opportunistic",
+    "besteffort",
+    "filler",
 ];
-const HIGH: [&str; 9] = ["high", "higher", "highest", "highprio", "highpriority", "urgent", "critical", "important", "prod"];
+const HIGH: [&str; 9] =
+    ["high", "higher", "highest", "highprio", "highpriority", "urgent", "critical", "important", "prod"];
 
 fn contradictory_class(model: &Model<'_>, out: &mut Sink<'_>) {
     let default = default_priority(model);
@@ -135,7 +147,8 @@ fn contradictory_class(model: &Model<'_>, out: &mut Sink<'_>) {
     let classes = classes.map(|c| (c.document, name(&c.metadata), c.value));
     let of_workloads = model.workload_classes.iter().map(|c| (c.document, name(&c.metadata), c.value));
     for (document, class, value) in classes.chain(of_workloads) {
-        let has = |words: &[&str]| class.split(['-', '.', '_']).any(|part| words.contains(&part.to_lowercase().as_str()));
+        let has =
+            |words: &[&str]| class.split(['-', '.', '_']).any(|part| words.contains(&part.to_lowercase().as_str()));
         let (word, bound) = match (has(&LOW), has(&HIGH)) {
             (true, false) if value > default => ("outranks", "below"),
             (false, true) if value < default => ("ranks below", "above"),
@@ -154,7 +167,8 @@ fn defaults(model: &Model<'_>, out: &mut Sink<'_>) {
     }
     let Some(first) = by_name.values().min_by_key(|c| c.value) else { return };
     for class in by_name.values().filter(|c| by_name.len() > 1 && name(&c.metadata) != name(&first.metadata)) {
-        let message = format!("{} is a global default as well, and lower: it is the one that counts", name(&first.metadata));
+        let message =
+            format!("{} is a global default as well, and lower: it is the one that counts", name(&first.metadata));
         out.report(class.document, "globalDefault", message, "leave globalDefault: true on one PriorityClass");
     }
 }
@@ -171,7 +185,8 @@ fn several_classes(model: &Model<'_>, out: &mut Sink<'_>) {
             match first {
                 None => first = Some(class),
                 Some(counts) if counts != class => {
-                    let message = format!("the job's priority is that of {counts}; {class} does not count in the queue");
+                    let message =
+                        format!("the job's priority is that of {counts}; {class} does not count in the queue");
                     let help = "name one class in all pod templates, or use the label kueue.x-k8s.io/priority-class";
                     out.report(job.document, &format!("{}.spec.priorityClassName", group.path), message, help);
                 }

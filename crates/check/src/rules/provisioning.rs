@@ -102,7 +102,12 @@ fn controllers(model: &Model<'_>, out: &mut Sink<'_>) {
             }
             None => {
                 let message = format!("{controller} is no controller of Kueue or GKE");
-                out.report(check.document, path, message, "see that it is installed, and that it reports the check as Active");
+                out.report(
+                    check.document,
+                    path,
+                    message,
+                    "see that it is installed, and that it reports the check as Active",
+                );
             }
         }
     }
@@ -175,13 +180,19 @@ fn provisioned<'m, 'a>(model: &'m Model<'a>) -> impl Iterator<Item = Provisioned
 }
 
 /// Whether a pod set may be given a flavor that the check is for, with the names of those flavors.
-fn flavors_for<'m>(model: &'m Model<'_>, p: &'m Provisioned<'_, '_>, group: &Group<'_>) -> Vec<&'m crate::model::Flavor<'m>> {
+fn flavors_for<'m>(
+    model: &'m Model<'_>,
+    p: &'m Provisioned<'_, '_>,
+    group: &Group<'_>,
+) -> Vec<&'m crate::model::Flavor<'m>> {
     let Some(rule) = p.queue.spec.admission_checks.get(p.index) else { return Vec::new() };
     let of_queue = p.queue.spec.resource_groups.iter();
     let asked = of_queue.filter(|g| g.covered_resources.iter().any(|r| group.all(r) > 0)).flat_map(|g| &g.flavors);
     let under_check = asked.filter(|f| rule.on_flavors.is_empty() || rule.on_flavors.contains(&f.name));
     let with_quota = under_check.filter(|f| {
-        f.resources.iter().all(|(r, _)| model.quota.of(p.queue.name(), &f.name, r).is_none_or(|most| most >= group.all(r)))
+        f.resources
+            .iter()
+            .all(|(r, _)| model.quota.of(p.queue.name(), &f.name, r).is_none_or(|most| most >= group.all(r)))
     });
     with_quota.filter_map(|f| model.flavor(&f.name)).filter(|f| f.suits(&group.pod) == Verdict::Suits).collect()
 }
@@ -274,7 +285,9 @@ fn key(job: &Job<'_>, group: &Group<'_>) -> (usize, usize, usize, String) {
 
 fn every_flavor(model: &Model<'_>, out: &mut Sink<'_>) {
     for p in provisioned(model) {
-        let Some(rule) = p.queue.spec.admission_checks.get(p.index).filter(|r| r.on_flavors.is_empty()) else { continue };
+        let Some(rule) = p.queue.spec.admission_checks.get(p.index).filter(|r| r.on_flavors.is_empty()) else {
+            continue;
+        };
         let managed = &p.config.spec.managed_resources;
         let resource = managed.first().map_or(TPU, String::as_str);
         let Some((_, group)) = p.queue.group_of(resource) else { continue };
@@ -318,8 +331,7 @@ fn several_slices(model: &Model<'_>, out: &mut Sink<'_>) {
                     slice.topology()
                 );
                 let help = "use one job for each slice, or one larger slice";
-                let path =
-                    if slices.count_path.is_empty() { "metadata.name" } else { slices.count_path.as_str() };
+                let path = if slices.count_path.is_empty() { "metadata.name" } else { slices.count_path.as_str() };
                 out.report(job.document, path, message, help);
             }
         }

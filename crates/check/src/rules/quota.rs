@@ -165,7 +165,8 @@ fn too_small(model: &Model<'_>, out: &mut Sink<'_>) {
     for (queue, path, flavor, nominal, (chips, shape)) in slice_quotas(model) {
         let most = model.quota.of(queue.name(), flavor, TPU).unwrap_or(i64::MAX);
         if nominal > 0 && most < chips {
-            let message = format!("a slice of flavor {flavor} ({shape}) has {chips} chips; the queue can have {most} at most");
+            let message =
+                format!("a slice of flavor {flavor} ({shape}) has {chips} chips; the queue can have {most} at most");
             out.report(queue.document, &path, message, format!("set it to {chips} or a multiple"));
         }
     }
@@ -177,10 +178,13 @@ fn obstacle(flavor: &Flavor<'_>, group: &Group<'_>) -> Option<String> {
         Verdict::Suits => None,
         Verdict::UntoleratedTaint(at) => {
             let taint = usize::try_from(at).ok().and_then(|at| flavor.spec.node_taints.get(at));
-            Some(taint.map_or_else(|| "a taint is not tolerated".to_owned(), |t| {
-                let value = if t.value.is_empty() { String::new() } else { format!("={}", t.value) };
-                format!("the taint {}{value}:{} is not tolerated", t.key, t.effect.as_str())
-            }))
+            Some(taint.map_or_else(
+                || "a taint is not tolerated".to_owned(),
+                |t| {
+                    let value = if t.value.is_empty() { String::new() } else { format!("={}", t.value) };
+                    format!("the taint {}{value}:{} is not tolerated", t.key, t.effect.as_str())
+                },
+            ))
         }
         Verdict::AffinityMismatch => {
             let differs = flavor.spec.node_labels.iter().find_map(|(key, value)| {
@@ -234,7 +238,14 @@ fn ceilings(model: &Model<'_>, out: &mut Sink<'_>) {
                             group.all(TPU)
                         );
                         let entry = (room.saturating_sub(jobs), jobs.saturating_mul(asked), what, job);
-                        worst.entry(path).and_modify(|e| if entry < *e { e.clone_from(&entry) }).or_insert(entry);
+                        worst
+                            .entry(path)
+                            .and_modify(|e| {
+                                if entry < *e {
+                                    e.clone_from(&entry)
+                                }
+                            })
+                            .or_insert(entry);
                     }
                 }
             }
@@ -250,11 +261,12 @@ fn ceilings(model: &Model<'_>, out: &mut Sink<'_>) {
 fn endless(model: &Model<'_>, out: &mut Sink<'_>) {
     for queue in &model.queues {
         for (path, flavor, resource, quota) in queue.quotas().filter(|(_, _, r, _)| *r == TPU) {
-            let asks = queue.checks_of(flavor).find(|c| {
-                model.check(c).is_some_and(|c| c.spec.controller_name == keys::PROVISIONING_CONTROLLER)
-            });
+            let asks = queue
+                .checks_of(flavor)
+                .find(|c| model.check(c).is_some_and(|c| c.spec.controller_name == keys::PROVISIONING_CONTROLLER));
             if let Some(check) = asks.filter(|_| quota.nominal.value() >= ENDLESS) {
-                let message = format!("flavor {flavor} has no real limit of {resource}: only the check {check} decides");
+                let message =
+                    format!("flavor {flavor} has no real limit of {resource}: only the check {check} decides");
                 let help = "set it to what you are ready to pay for at once; leave it if the check is to decide";
                 out.report(queue.document, &format!("{path}.nominalQuota"), message, help);
             }
@@ -319,7 +331,8 @@ fn no_pool(model: &Model<'_>, out: &mut Sink<'_>) {
     for flavor in &model.flavors {
         let labels: Vec<(&str, &str)> =
             flavor.spec.node_labels.iter().map(|(k, v)| (&**k, &**v)).filter(|(k, _)| known.contains(k)).collect();
-        let fits = |p: &crate::model::Pool<'_>| labels.iter().all(|(k, v)| p.labels.get(*k).is_some_and(|l| **l == **v));
+        let fits =
+            |p: &crate::model::Pool<'_>| labels.iter().all(|(k, v)| p.labels.get(*k).is_some_and(|l| **l == **v));
         if labels.is_empty() || model.pools.iter().any(fits) {
             continue;
         }
@@ -345,13 +358,16 @@ fn no_flavor(model: &Model<'_>, out: &mut Sink<'_>) {
                 if !covered.covered_resources.iter().any(|r| group.all(r) > 0) {
                     continue;
                 }
-                let obstacles: Vec<(&str, &Flavor<'_>, Option<String>)> =
-                    flavors_of(model, covered).map(|(_, name, flavor)| (name, flavor, obstacle(flavor, group))).collect();
+                let obstacles: Vec<(&str, &Flavor<'_>, Option<String>)> = flavors_of(model, covered)
+                    .map(|(_, name, flavor)| (name, flavor, obstacle(flavor, group)))
+                    .collect();
                 if obstacles.len() < covered.flavors.len() || obstacles.iter().any(|(.., o)| o.is_none()) {
                     continue;
                 }
-                let texts: Vec<String> =
-                    obstacles.iter().map(|(name, _, o)| format!("{name} ({})", o.as_deref().unwrap_or_default())).collect();
+                let texts: Vec<String> = obstacles
+                    .iter()
+                    .map(|(name, _, o)| format!("{name} ({})", o.as_deref().unwrap_or_default()))
+                    .collect();
                 let message = format!(
                     "pod set {} can use no flavor of ClusterQueue {}: {}",
                     group.name,
@@ -359,7 +375,8 @@ fn no_flavor(model: &Model<'_>, out: &mut Sink<'_>) {
                     list(texts.iter().map(String::as_str))
                 );
                 let labels = obstacles.iter().flat_map(|(_, flavor, _)| flavor.spec.node_labels.iter());
-                let differing = labels.filter_map(|(k, v)| group.selects(k).filter(|w| *w != &**v).map(|_| &**k)).next();
+                let differing =
+                    labels.filter_map(|(k, v)| group.selects(k).filter(|w| *w != &**v).map(|_| &**k)).next();
                 let (path, help) = match differing {
                     Some(key) => {
                         let values: BTreeSet<&str> = obstacles.iter().filter_map(|(_, f, _)| f.label(key)).collect();
@@ -426,7 +443,9 @@ fn group_too_large(
         }
     }
     // The flavor that comes nearest.
-    let Some((flavor, resource, most)) = shortages.iter().copied().max_by_key(|(_, _, most)| *most) else { return false };
+    let Some((flavor, resource, most)) = shortages.iter().copied().max_by_key(|(_, _, most)| *most) else {
+        return false;
+    };
     let message = format!(
         "pod set {} asks for {} {resource}; ClusterQueue {} can have {} at most in flavor {flavor}",
         group.name,
@@ -450,9 +469,10 @@ fn sum_too_large(model: &Model<'_>, job: &Job<'_>, queue: &Queue<'_>, out: &mut 
     for covered in &queue.spec.resource_groups {
         for resource in &covered.covered_resources {
             let asked = job.groups.iter().fold(0_i64, |sum, g| sum.saturating_add(g.all(resource)));
-            let most = covered.flavors.iter().try_fold(0_i64, |sum, f| {
-                Some(sum.saturating_add(model.quota.of(queue.name(), &f.name, resource)?))
-            });
+            let most = covered
+                .flavors
+                .iter()
+                .try_fold(0_i64, |sum, f| Some(sum.saturating_add(model.quota.of(queue.name(), &f.name, resource)?)));
             let (Some(most), Some(first)) = (most, job.groups.iter().find(|g| g.all(resource) > 0)) else { continue };
             if asked > most {
                 let message = format!(
@@ -475,14 +495,22 @@ fn same_flavors(model: &Model<'_>, out: &mut Sink<'_>) {
             let mut seen: BTreeMap<String, &str> = BTreeMap::new();
             for (f, name, flavor) in flavors_of(model, covered) {
                 let spec = &flavor.spec;
-                let looks = format!("{:?} {:?} {:?} {:?}", spec.node_labels, spec.node_taints, spec.tolerations, spec.topology);
+                let looks =
+                    format!("{:?} {:?} {:?} {:?}", spec.node_labels, spec.node_taints, spec.tolerations, spec.topology);
                 // A check can tell them apart, by the selectors that it gives to pods.
                 let looks = format!("{looks} {:?}", queue.checks_of(name).collect::<Vec<_>>());
                 match seen.get(looks.as_str()) {
                     Some(other) => {
-                        let message = format!("flavors {other} and {name} have the same labels, taints and tolerations");
-                        let help = "give each flavor the labels of its own nodes, such as cloud.google.com/gke-nodepool";
-                        out.report(queue.document, &format!("spec.resourceGroups[{g}].flavors[{f}].name"), message, help);
+                        let message =
+                            format!("flavors {other} and {name} have the same labels, taints and tolerations");
+                        let help =
+                            "give each flavor the labels of its own nodes, such as cloud.google.com/gke-nodepool";
+                        out.report(
+                            queue.document,
+                            &format!("spec.resourceGroups[{g}].flavors[{f}].name"),
+                            message,
+                            help,
+                        );
                     }
                     None => {
                         seen.insert(looks, name);

@@ -134,7 +134,10 @@ fn never_grows(model: &Model<'_>, out: &mut Sink<'_>) {
             let texts: Vec<String> = short.iter().map(|(name, there)| format!("{name} ({there})")).collect();
             let wanted = pods.one(TPU).saturating_mul(most);
             let (severity, message) = if enough == 0 {
-                (Severity::Warning, format!("{wanted} chips are more than any flavor has: {}", list(texts.iter().map(String::as_str))))
+                (
+                    Severity::Warning,
+                    format!("{wanted} chips are more than any flavor has: {}", list(texts.iter().map(String::as_str))),
+                )
             } else {
                 let flavors = list(texts.iter().map(String::as_str));
                 (Severity::Note, format!("once admitted to {flavors} it never has {wanted} chips"))

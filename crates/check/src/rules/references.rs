@@ -117,7 +117,13 @@ fn look_up(model: &Model<'_>, reference: &Reference<'_>, complete: bool, out: &m
         out.report(document, path, format!("there is no {kind} {name}{place}"), help);
     } else {
         let message = format!("{kind} {name}{place} is not among these manifests");
-        out.report_as(Severity::Note, document, path, message, "check it together with the queues, or see that it exists");
+        out.report_as(
+            Severity::Note,
+            document,
+            path,
+            message,
+            "check it together with the queues, or see that it exists",
+        );
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use slicegate_api::nodepool::NodePool;
 use slicegate_api::Kind;
+use slicegate_api::nodepool::NodePool;
 use slicegate_tpu::{Accelerator, MachineType, RESOURCE as TPU, SliceError, SliceShape, label};
 
 use super::{list, plural, rule};
@@ -179,10 +179,9 @@ fn selected_shapes(model: &Model<'_>, out: &mut Sink<'_>) {
             }
         };
         if let Some(Err(why)) = topology.map(|t| parsed.parse_topology(t)) {
-            let help = why.suggestion().map_or_else(
-                || format!("{} has {}", parsed.label(), legal(parsed)),
-                |t| format!("write {t}"),
-            );
+            let help = why
+                .suggestion()
+                .map_or_else(|| format!("{} has {}", parsed.label(), legal(parsed)), |t| format!("write {t}"));
             out.report(job.document, &group.selector_path(label::TOPOLOGY), why.to_string(), help);
         }
     }
@@ -243,7 +242,12 @@ fn completions(model: &Model<'_>, out: &mut Sink<'_>) {
                     slice.topology(),
                     slice.hosts()
                 );
-                out.report(job.document, &path, message, format!("set parallelism and completions to {}", slice.hosts()));
+                out.report(
+                    job.document,
+                    &path,
+                    message,
+                    format!("set parallelism and completions to {}", slice.hosts()),
+                );
             }
         }
     }
@@ -297,7 +301,12 @@ fn requests_and_limits(model: &Model<'_>, out: &mut Sink<'_>) {
                 match of(&resources.limits) {
                     None => {
                         let message = format!("{request} google.com/tpu are requested, and there is no limit");
-                        out.report(job.document, &path, message, "write it in limits; requests are then the same by default");
+                        out.report(
+                            job.document,
+                            &path,
+                            message,
+                            "write it in limits; requests are then the same by default",
+                        );
                     }
                     Some(limit) if limit != request => {
                         let message = format!("{request} google.com/tpu are requested, and the limit is {limit}");
@@ -361,7 +370,8 @@ fn no_pool(model: &Model<'_>, out: &mut Sink<'_>) {
             if selects_pool {
                 continue;
             }
-            let message = format!("nodes of pool {} have {} chips, and these pods ask for {chips}", pool.name, pool.chips);
+            let message =
+                format!("nodes of pool {} have {} chips, and these pods ask for {chips}", pool.name, pool.chips);
             let help = format!("ask for {} google.com/tpu", pool.chips);
             out.report(job.document, &group.request_path(TPU), message, help);
         } else {
@@ -410,7 +420,8 @@ fn report_selectors(job: &Job<'_>, group: &Group<'_>, which: &[&str], out: &mut 
     if missing.is_empty() {
         return;
     }
-    let message = format!("these pods ask for {} and do not select {}", plural(group.chips(), "chip"), missing.join(" and "));
+    let message =
+        format!("these pods ask for {} and do not select {}", plural(group.chips(), "chip"), missing.join(" and "));
     let help = "add them to nodeSelector, or to the nodeLabels of the queue's flavors";
     out.report(job.document, &group.request_path(TPU), message, help);
 }
@@ -428,7 +439,9 @@ fn flavors(model: &Model<'_>, out: &mut Sink<'_>) {
                 out.report(flavor.document, &path, unknown.to_string(), help);
             }
             Ok(accelerator) => {
-                let Some(Err(why)) = flavor.label(label::TOPOLOGY).map(|t| accelerator.parse_topology(t)) else { continue };
+                let Some(Err(why)) = flavor.label(label::TOPOLOGY).map(|t| accelerator.parse_topology(t)) else {
+                    continue;
+                };
                 let help = format!("{} has {}", accelerator.label(), legal(accelerator));
                 let path = format!("spec.nodeLabels[{}]", label::TOPOLOGY);
                 out.report(flavor.document, &path, why.to_string(), help);
@@ -440,14 +453,23 @@ fn flavors(model: &Model<'_>, out: &mut Sink<'_>) {
 fn multislice_of_single_hosts(model: &Model<'_>, out: &mut Sink<'_>) {
     for (job, group) in groups(model) {
         let Some(slice) = group.slice().filter(|s| !s.is_multi_host()) else { continue };
-        let containers = group.template.and_then(|t| t.spec.as_ref()).map(|s| s.containers.as_slice()).unwrap_or_default();
+        let containers =
+            group.template.and_then(|t| t.spec.as_ref()).map(|s| s.containers.as_slice()).unwrap_or_default();
         for (i, container) in containers.iter().enumerate() {
             let env = container.env.as_deref().unwrap_or_default();
             let Some(e) = env.iter().position(|e| e.name.starts_with("MEGASCALE_")) else { continue };
             let multi = SliceShape::candidates(slice.accelerator(), slice.topology()).find(|s| s.is_multi_host());
             let help = multi.map_or_else(
                 || "select a topology of several hosts".to_owned(),
-                |s| format!("use {} on {}: {} hosts of {} chips", s.topology(), s.machine_type(), s.hosts(), s.chips_per_host()),
+                |s| {
+                    format!(
+                        "use {} on {}: {} hosts of {} chips",
+                        s.topology(),
+                        s.machine_type(),
+                        s.hosts(),
+                        s.chips_per_host()
+                    )
+                },
             );
             let message = format!("{} on {} is a single host", slice.topology(), slice.machine_type());
             let path = format!("{}.spec.containers[{i}].env[{e}].name", group.path);
@@ -480,16 +502,26 @@ fn exclusive_single_hosts(model: &Model<'_>, out: &mut Sink<'_>) {
 
 fn too_many_slices(model: &Model<'_>, out: &mut Sink<'_>) {
     for (job, group) in groups(model) {
-        let (Some(slice), Some(slices)) = (group.slice().filter(|s| s.is_multi_host()), &group.slices) else { continue };
+        let (Some(slice), Some(slices)) = (group.slice().filter(|s| s.is_multi_host()), &group.slices) else {
+            continue;
+        };
         let fitting = model.pools.iter().filter(|p| p.slice == Some(slice) && p.fits_labels(&group.pod));
         let mut there: i64 = 0;
         for pool in fitting {
             there = there.saturating_add(pool.slices().unwrap_or(i64::MAX));
         }
         if there > 0 && slices.count > there {
-            let message = format!("{} of {slice} are asked for, and the node pools have {there}", plural(slices.count, "slice"));
-            let help = format!("add {} of this shape, or ask for {there}", plural(slices.count.saturating_sub(there), "node pool"));
-            let path = if slices.count_path.is_empty() { group.selector_path(label::TOPOLOGY) } else { slices.count_path.clone() };
+            let message =
+                format!("{} of {slice} are asked for, and the node pools have {there}", plural(slices.count, "slice"));
+            let help = format!(
+                "add {} of this shape, or ask for {there}",
+                plural(slices.count.saturating_sub(there), "node pool")
+            );
+            let path = if slices.count_path.is_empty() {
+                group.selector_path(label::TOPOLOGY)
+            } else {
+                slices.count_path.clone()
+            };
             out.report(job.document, &path, message, help);
         }
     }

@@ -6,6 +6,7 @@
 
 mod checks;
 mod config;
+mod configuration_file;
 #[cfg(test)]
 mod conformance;
 mod controller;
@@ -24,6 +25,7 @@ mod store;
 mod topology_request;
 
 pub use config::Configuration;
+pub use configuration_file::{ConfigurationError, FromFile, from_file, go_duration};
 pub use controller::Controller;
 pub use io::{
     Change, Effects, EventRecord, EventType, Note, Operation, Write, WriteError, WriteId, WriteOutcome, field_manager,

@@ -29,10 +29,8 @@ impl Pace {
         let until = {
             let mut due = self.due.lock().await;
             let now = Instant::now();
-            let saved = self.interval.saturating_mul(self.burst.saturating_sub(1));
-            let earliest = now.checked_sub(saved).unwrap_or(now);
-            *due = (*due).max(earliest) + self.interval;
-            (*due).checked_sub(self.interval + saved).unwrap_or(now)
+            *due = (*due).max(now) + self.interval;
+            (*due).checked_sub(self.interval.saturating_mul(self.burst)).unwrap_or(now)
         };
         tokio::time::sleep_until(until).await;
     }

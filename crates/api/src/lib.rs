@@ -7,10 +7,13 @@
 pub mod configuration;
 pub mod convert;
 pub mod crd;
+pub mod defaulting;
+pub mod extension;
 pub mod jobset;
 pub mod kueue;
 pub mod nodepool;
 pub mod object;
+pub mod owner;
 mod path;
 pub mod provisioning;
 pub mod ray;

@@ -9,8 +9,10 @@ mod explain;
 mod fair;
 mod guard;
 mod ids;
+mod nodes;
 mod objects;
 mod pending;
+mod placing;
 mod process;
 mod queue;
 mod record;
@@ -28,12 +30,14 @@ mod written;
 use std::collections::BTreeMap;
 
 use slicegate_flavor::{Assigner, ClusterQueueView, Features, FlavorTable, ResourceOrder};
+use slicegate_placement::Topologies;
 use slicegate_preemption::{Guard, Planner};
 use slicegate_quota::{Amount, FlavorResourceId, NodeId};
 use slicegate_workload::{EquivalenceOptions, RequestOptions, ResourceList, Timestamp, TopologySpec};
 
 use crate::Config;
 use ids::WorkloadId;
+use nodes::Cluster;
 use queue::{PendingQueue, Places};
 use shape::Shapes;
 use state::State;
@@ -89,15 +93,19 @@ pub struct Engine {
     shapes: Shapes,
     flavors: FlavorTable,
     order: ResourceOrder,
+    features: Features,
     /// By index of node.
     views: Vec<Option<ClusterQueueView>>,
     pending: Vec<Option<PendingQueue>>,
     places: Places,
     checks: BTreeMap<Box<str>, CheckSpec>,
     topologies: BTreeMap<Box<str>, TopologySpec>,
+    cluster: Cluster,
     overheads: BTreeMap<Box<str>, ResourceList>,
     /// Trees whose parked workloads come back, by root, and when.
     flushes: BTreeMap<NodeId, Timestamp>,
+    /// When parked workloads of all ClusterQueues with topologies come back, since nodes have room again.
+    node_flush: Option<Timestamp>,
     second_pass: BTreeMap<WorkloadId, SecondPass>,
     /// Whether admission waits for the pods of what was admitted.
     waits_for_pods: bool,
@@ -105,6 +113,9 @@ pub struct Engine {
     admitted_in_cycle: usize,
     /// What the cycle that is running keeps free for workloads that do not hold it yet.
     kept_free: Vec<(NodeId, FlavorResourceId, Amount)>,
+    kept_places: Vec<slicegate_placement::Usage>,
+    /// Places that were given away for good in the cycle that is running.
+    given_places: Vec<slicegate_placement::Usage>,
     cycles: u64,
     /// How many workloads there ever were.
     serials: u64,
@@ -143,7 +154,16 @@ impl Engine {
             topology: gates.topology_aware_scheduling,
             elastic_topology: gates.elastic_jobs_via_workload_slices_with_tas,
         };
+        let placing = slicegate_placement::Features {
+            mixed_profile: gates.tas_profile_mixed,
+            multi_layer: gates.tas_multi_layer_topology,
+            overlapping_flavors: gates.tas_handle_overlapping_flavors,
+            balanced: gates.tas_balanced_placement,
+            preferred_affinity: gates.tas_respect_node_affinity_preferred,
+            elastic: gates.elastic_jobs_via_workload_slices_with_tas,
+        };
         let state = State {
+            topologies: Topologies::new(placing),
             usage_orders_victims: config.admission_fair_sharing.is_some() && gates.admission_fair_sharing,
             ..State::default()
         };
@@ -155,17 +175,22 @@ impl Engine {
             shapes: Shapes::default(),
             flavors: FlavorTable::new(),
             order: ResourceOrder::default(),
+            features,
             views: Vec::new(),
             pending: Vec::new(),
             places: Places::default(),
             checks: BTreeMap::new(),
             topologies: BTreeMap::new(),
+            cluster: Cluster::default(),
             overheads: BTreeMap::new(),
             flushes: BTreeMap::new(),
+            node_flush: None,
             second_pass: BTreeMap::new(),
             waits_for_pods: false,
             admitted_in_cycle: 0,
             kept_free: Vec::new(),
+            kept_places: Vec::new(),
+            given_places: Vec::new(),
             cycles: 0,
             serials: 0,
             epochs: BTreeMap::new(),

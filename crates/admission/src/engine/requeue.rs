@@ -6,6 +6,7 @@ use slicegate_workload::{ConditionType, QueueingStrategy, Status, Timestamp};
 use super::Engine;
 use super::cycle::{Candidate, Requeue, Step};
 use super::ids::WorkloadId;
+use super::process::second_pass_failed;
 use super::queue::{Place, PreemptorRecord};
 use super::record::Holding;
 use crate::lifecycle::{At, set_pending};
@@ -44,14 +45,17 @@ impl Engine {
         self.places.set(c.id, Place::Nowhere);
         self.forget_preemptor(c.id);
         let Some(record) = self.state.records.get_mut(c.id) else { return };
+        let queue = record.queue;
         let conditions = &admitted.status.conditions;
         let before = record.holding.as_mut().and_then(|h| h.assumed.take());
         let shown = std::mem::replace(&mut record.status, admitted.status.clone().into());
+        let places = self.held_places(c.id);
         let holding = Holding {
             node: c.node,
-            queue: record.queue,
+            queue,
             position: 0,
             usage,
+            places,
             reserved_at: conditions.get(&ConditionType::QuotaReserved).map(|c| c.last_transition),
             admitted: conditions.is_true(&ConditionType::Admitted),
             pods_ready: conditions.is_true(&ConditionType::PodsReady),
@@ -72,12 +76,7 @@ impl Engine {
             if self.state.records.get(c.id).is_some_and(|r| r.second_pass) {
                 self.look_again(now, c.id, iteration);
                 entry.outcome = crate::Outcome::SecondPassFailed;
-                entry.events.push(Event {
-                    object: entry.workload.clone(),
-                    kind: EventType::Warning,
-                    reason: "SecondPassFailed".into(),
-                    note: message::note(&c.message),
-                });
+                entry.events.push(second_pass_failed(&entry.workload, &c.message));
             }
             return;
         }

@@ -78,7 +78,7 @@ pub(crate) const fn severity(severity: Severity) -> &'static str {
     match severity {
         Severity::Error => "error",
         Severity::Warning => "warning",
-        Severity::Note => "info",
+        Severity::Note => "note",
     }
 }
 
@@ -91,7 +91,7 @@ fn example(rule: &Rule, kind: &str) -> Option<Vec<&'static str>> {
 }
 
 fn is_head(line: &str, kind: &str) -> bool {
-    line.strip_prefix("#--- ").is_some_and(|rest| rest.split_whitespace().next() == Some(kind))
+    line.strip_prefix("#--- ").is_some_and(|rest| rest.split([' ', ':']).next() == Some(kind))
 }
 
 /// Marks tell the tests where a finding is.

@@ -103,5 +103,5 @@ pub fn check(loaded: &Loaded, sources: &[Source], options: &Options) -> Report {
         of(a) == of(b) && a.diagnostic.file == b.diagnostic.file && a.diagnostic.message == b.diagnostic.message
     };
     findings.dedup_by(|a, b| same(a, b));
-    Report { allowed, findings }
+    Report { findings, allowed }
 }

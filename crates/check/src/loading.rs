@@ -39,8 +39,12 @@ fn special(d: &Diagnostic) -> Option<&'static str> {
     let field = path.rsplit('.').next().unwrap_or_default();
     match kind {
         "ClusterQueue" | "Cohort" => of_queue(d, path, field),
+        "JobSet" if path == "spec.replicatedJobs" && d.message.contains("at most 18") => Some("SG0606"),
+        "JobSet" if d.message.starts_with("makes ") && d.message.contains(" characters") => Some("SG0605"),
+        "RayJob" if path == "metadata.name" && d.message.contains("KubeRay takes") => Some("SG0653"),
         "RayJob" | "RayCluster" => match field {
             "shutdownAfterJobFinishes" => Some("SG0651"),
+            "workerGroupSpecs" if d.message.contains("at most") => Some("SG0606"),
             "enableInTreeAutoscaling" if d.code == Code::InvalidValue => Some("SG0652"),
             _ => None,
         },

@@ -1,5 +1,7 @@
 //! Reports in SARIF 2.1.0, for code scanning.
 
+use std::fmt::Write as _;
+
 use serde_json::{Value, json};
 use slicegate_manifest::Severity;
 
@@ -91,7 +93,8 @@ fn uri(path: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte) {
             out.push(char::from(byte));
         } else {
-            out.push_str(&format!("%{byte:02X}"));
+            // Writing to a String cannot fail.
+            let _ = write!(out, "%{byte:02X}");
         }
     }
     out

@@ -22,7 +22,7 @@ fn codes(report: &Report) -> Vec<(&'static str, usize)> {
 fn fixed_ceilings_of_a_generator_bite_before_the_tpus() {
     // The flavor for cpu nodes is in no queue, and 480 cpus are less than one job of two slices asks for.
     let report = look("generated.yaml", |text| text);
-    assert_eq!(codes(&report), [("SG0313", 14), ("SG0404", 34), ("SG0404", 35), ("SG0409", 100)], "{report:?}");
+    assert_eq!(codes(&report), [("SG0313", 14), ("SG0404", 34), ("SG0404", 35), ("SG0409", 98)], "{report:?}");
     let raised =
         look("generated.yaml", |t| t.replace("nominalQuota: 480", "nominalQuota: 960").replace("2000Gi", "4000Gi"));
     assert_eq!(codes(&raised), [("SG0313", 14)], "{raised:?}");
@@ -47,7 +47,7 @@ fn a_ray_cluster_alone_is_right() {
     let report = look("raycluster.yaml", |text| text);
     assert_eq!(codes(&report), [], "{report:?}");
     let fewer = look("raycluster.yaml", |t| t.replace("numOfHosts: 4", "numOfHosts: 2"));
-    assert_eq!(codes(&fewer), [("SG0504", 26)], "{fewer:?}");
+    assert_eq!(codes(&fewer), [("SG0504", 24)], "{fewer:?}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 mod args;
 mod check;
+mod crds;
 mod inputs;
 mod simulate;
 
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
             let matches = matches.subcommand_matches("check").ok_or("check: no arguments")?;
             check::run(&args, matches)
         }
+        Command::Crds(args) => crds::run(&args),
     });
     result.unwrap_or_else(|why| {
         eprintln!("error: {}", why.trim_end());

@@ -240,13 +240,13 @@ impl<'a> Model<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use slicegate_manifest::{Source, load};
+    use slicegate_manifest::{Options, Source, load};
 
     #[test]
     fn objects_that_cannot_be_read_exist() {
         let text =
             "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ClusterQueue\nmetadata: {name: broken}\nspec: {cohort: a}\n";
-        let loaded = load(&[Source { name: "m".into(), text: text.into(), ..Source::default() }], &Default::default());
+        let loaded = load(&[Source { name: "m".into(), text: text.into(), ..Source::default() }], &Options::default());
         assert!(loaded.documents.is_empty() && loaded.invalid.is_empty());
         let model = Model::new(&[], &loaded.diagnostics);
         assert!(model.has(Kind::ClusterQueue, "", "broken"));

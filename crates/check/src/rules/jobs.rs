@@ -5,7 +5,7 @@ use slicegate_controller::keys;
 use slicegate_manifest::Severity;
 use slicegate_tpu::RESOURCE as TPU;
 
-use super::{plural, rule};
+use super::rule;
 use crate::model::{Job, Model, annotation, label, name};
 use crate::rule::{Rule, Sink};
 
@@ -38,13 +38,11 @@ pub(super) const RULES: &[Rule] = &[
         "SG0605", Error, "A JobSet whose pods would have names that are too long",
         why: "JobSet's webhook refuses it: names of Jobs and pods have at most 63 characters",
         source: "JobSet pkg/webhooks",
-        look: long_names,
     },
     rule! {
-        "SG0606", Error, "More replicated jobs than a Workload has pod sets",
+        "SG0606", Error, "More groups of pods than a Workload has pod sets",
         why: "a Workload has at most 18 pod sets, so that none can be made and the job stays suspended",
         source: "Kueue apis/kueue/v1beta2, WorkloadSpec",
-        look: pod_sets,
     },
     rule! {
         "SG0607", Warning, "A multislice job that does not restart",
@@ -163,58 +161,6 @@ fn job_set<'a>(job: &Job<'a>) -> Option<&'a JobSet> {
     }
 }
 
-/// The longest name of a pod or host.
-const LONGEST: usize = 63;
-/// A hyphen and five characters, which make names of pods unique.
-const SUFFIX: usize = 6;
-
-fn long_names(model: &Model<'_>, out: &mut Sink<'_>) {
-    for job in &model.jobs {
-        let Some(set) = job_set(job) else { continue };
-        for (i, replicated) in set.spec.replicated_jobs.iter().enumerate() {
-            let last = |count: i32| count.saturating_sub(1).max(0);
-            let spec = replicated.template.spec.as_ref();
-            let pods = spec.and_then(|s| s.completions.or(s.parallelism)).unwrap_or(1);
-            let of_job = format!("{}-{}-{}", job.name(), replicated.name, last(replicated.replicas.unwrap_or(1)));
-            let of_pod = format!("{of_job}-{}", last(pods));
-            let length = of_pod.len().saturating_add(SUFFIX);
-            if length > LONGEST {
-                let message = format!("pods would have names of {length} characters, such as {of_pod}-xxxxx");
-                let over = length.saturating_sub(LONGEST);
-                let over = i64::try_from(over).unwrap_or(i64::MAX);
-                let help =
-                    format!("shorten the name of the JobSet or of the replicated job by {}", plural(over, "character"));
-                let path = if i == 0 { "metadata.name".to_owned() } else { format!("spec.replicatedJobs[{i}].name") };
-                out.report(job.document, &path, message, help);
-                break;
-            }
-        }
-    }
-}
-
-/// The most pod sets of a Workload.
-const MOST_POD_SETS: usize = 18;
-
-fn pod_sets(model: &Model<'_>, out: &mut Sink<'_>) {
-    for job in model.jobs.iter().filter(|j| j.queue.is_some()) {
-        let count = match job.object {
-            Object::JobSet(set) => set.spec.replicated_jobs.len(),
-            Object::RayJob(_) => job.groups.len(),
-            // The reader counts those of a RayCluster.
-            _ => continue,
-        };
-        if count > MOST_POD_SETS {
-            let (path, what) = if job.kind() == Kind::JobSet {
-                (format!("spec.replicatedJobs[{MOST_POD_SETS}]"), "replicated jobs")
-            } else {
-                ("spec.rayClusterSpec.workerGroupSpecs".to_owned(), "pod sets, head and submitter included")
-            };
-            let message = format!("{count} {what} are more than the {MOST_POD_SETS} pod sets of a Workload");
-            out.report(job.document, &path, message, "join those that are alike, or split the job");
-        }
-    }
-}
-
 fn no_restarts(model: &Model<'_>, out: &mut Sink<'_>) {
     for job in &model.jobs {
         let Some(set) = job_set(job) else { continue };
@@ -276,7 +222,7 @@ fn backoff(model: &Model<'_>, out: &mut Sink<'_>) {
         }
         let message = format!(
             "up to {} of one worker of a {} slice",
-            plural(i64::from(limit), "retry").replace("retrys", "retries"),
+            if limit == 1 { "1 retry".to_owned() } else { format!("{limit} retries") },
             slice.topology()
         );
         let help = if job.kind() == Kind::JobSet {

@@ -95,20 +95,17 @@ fn controllers(model: &Model<'_>, out: &mut Sink<'_>) {
             continue;
         }
         let path = "spec.controllerName";
-        match meant(controller, known) {
-            Some(other) => {
-                let message = format!("no controller is known by the name {controller}");
-                out.report_as(Severity::Warning, check.document, path, message, format!("did you mean {other}?"));
-            }
-            None => {
-                let message = format!("{controller} is no controller of Kueue or GKE");
-                out.report(
-                    check.document,
-                    path,
-                    message,
-                    "see that it is installed, and that it reports the check as Active",
-                );
-            }
+        if let Some(other) = meant(controller, known) {
+            let message = format!("no controller is known by the name {controller}");
+            out.report_as(Severity::Warning, check.document, path, message, format!("did you mean {other}?"));
+        } else {
+            let message = format!("{controller} is no controller of Kueue or GKE");
+            out.report(
+                check.document,
+                path,
+                message,
+                "see that it is installed, and that it reports the check as Active",
+            );
         }
     }
 }

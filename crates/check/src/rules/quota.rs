@@ -242,7 +242,7 @@ fn ceilings(model: &Model<'_>, out: &mut Sink<'_>) {
                             .entry(path)
                             .and_modify(|e| {
                                 if entry < *e {
-                                    e.clone_from(&entry)
+                                    e.clone_from(&entry);
                                 }
                             })
                             .or_insert(entry);
@@ -295,24 +295,14 @@ fn out_of_reach(model: &Model<'_>, out: &mut Sink<'_>) {
                 .collect();
             for (f, name, flavor) in flavors_of(model, covered) {
                 // Those that ask for what the flavor has quota of.
-                let mut reasons = BTreeSet::new();
-                let mut asked = false;
-                for group in &groups {
-                    let any = |r: &&Box<str>| group.all(r) > 0 && model.quota.of(queue.name(), name, r) != Some(0);
-                    if covered.covered_resources.iter().any(|r| any(&r)) {
-                        asked = true;
-                        match obstacle(flavor, group) {
-                            Some(reason) => reasons.insert(reason),
-                            None => {
-                                reasons.clear();
-                                asked = false;
-                                break;
-                            }
-                        };
-                    }
-                }
-                if asked {
-                    let reasons = list(reasons.iter().map(String::as_str));
+                let has = |r: &str| model.quota.of(queue.name(), name, r) != Some(0);
+                let asks = |g: &Group<'_>| covered.covered_resources.iter().any(|r| g.all(r) > 0 && has(r));
+                let obstacles: Vec<Option<String>> =
+                    groups.iter().filter(|g| asks(g)).map(|g| obstacle(flavor, g)).collect();
+                let reasons: BTreeSet<&str> = obstacles.iter().flatten().map(String::as_str).collect();
+                let out_of_reach = !obstacles.is_empty() && obstacles.iter().all(Option::is_some);
+                if out_of_reach {
+                    let reasons = list(reasons);
                     let message = format!("no job of ClusterQueue {} can use flavor {name}: {reasons}", queue.name());
                     let help = "correct the flavor's nodeLabels and nodeTaints or the jobs; give the flavor tolerations if \
                                 its pods are to have them";
@@ -374,9 +364,8 @@ fn no_flavor(model: &Model<'_>, out: &mut Sink<'_>) {
                     queue.name(),
                     list(texts.iter().map(String::as_str))
                 );
-                let labels = obstacles.iter().flat_map(|(_, flavor, _)| flavor.spec.node_labels.iter());
-                let differing =
-                    labels.filter_map(|(k, v)| group.selects(k).filter(|w| *w != &**v).map(|_| &**k)).next();
+                let mut labels = obstacles.iter().flat_map(|(_, flavor, _)| flavor.spec.node_labels.iter());
+                let differing = labels.find_map(|(k, v)| group.selects(k).filter(|w| *w != &**v).map(|_| &**k));
                 let (path, help) = match differing {
                     Some(key) => {
                         let values: BTreeSet<&str> = obstacles.iter().filter_map(|(_, f, _)| f.label(key)).collect();

@@ -25,7 +25,6 @@ pub(super) const RULES: &[Rule] = &[
         "SG0653", Error, "A RayJob with a name that is too long",
         why: "names of the cluster and of its Services are made from it; KubeRay refuses more than 47 characters",
         source: "KubeRay ray-operator, validation of RayJobs",
-        look: long_name,
     },
     rule! {
         "SG0654", Warning, "A queued RayJob that waits for a person",
@@ -60,19 +59,6 @@ fn workers<'a>(job: &Job<'a>) -> impl Iterator<Item = (String, &'a WorkerGroupSp
         let groups = cluster.worker_group_specs.iter().enumerate();
         groups.map(move |(i, group)| (format!("{at}.workerGroupSpecs[{i}]"), group, i.saturating_add(1)))
     })
-}
-
-/// The longest name of a RayJob.
-const LONGEST: usize = 47;
-
-fn long_name(model: &Model<'_>, out: &mut Sink<'_>) {
-    for job in model.jobs.iter().filter(|j| matches!(j.object, Object::RayJob(_))) {
-        let length = job.name().chars().count();
-        if length > LONGEST {
-            let message = format!("the name has {length} characters; at most {LONGEST} are allowed");
-            out.report(job.document, "metadata.name", message, "choose a shorter name");
-        }
-    }
 }
 
 fn interactive(model: &Model<'_>, out: &mut Sink<'_>) {
@@ -110,14 +96,15 @@ fn room<'m>(model: &'m Model<'_>, job: &Job<'_>, pods: &Group<'_>, most: i64) ->
     let mut enough = 0_usize;
     let mut short = Vec::new();
     for name in covered.flavors.iter().map(|f| &*f.name) {
-        let Some(flavor) = model.flavor(name).filter(|f| f.suits(&pods.pod) == Verdict::Suits) else { continue };
+        if model.flavor(name).is_none_or(|f| f.suits(&pods.pod) != Verdict::Suits) {
+            continue;
+        }
         let wanted = pods.one(TPU).saturating_mul(most);
         match model.quota.of(queue.name(), name, TPU) {
             Some(there) if there < pods.all(TPU) => {}
             Some(there) if there < wanted => short.push((name, there)),
             _ => enough = enough.saturating_add(1),
         }
-        let _ = flavor;
     }
     Some((enough, short))
 }

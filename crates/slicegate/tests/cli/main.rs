@@ -3,4 +3,6 @@
 #[cfg(test)]
 mod check;
 #[cfg(test)]
+mod crds;
+#[cfg(test)]
 mod simulate;

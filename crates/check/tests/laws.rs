@@ -149,6 +149,19 @@ fn everything(manifests: &str) {
     let _ = (text(&report, true), json(&report), sarif(&report, "0"));
 }
 
+#[test]
+fn whatever_fuzzing_found_is_checked() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
+    let folders = ["manifest", "check"].map(|name| corpus.join(name));
+    let files = folders.iter().flat_map(|f| std::fs::read_dir(f).unwrap()).map(|e| e.unwrap().path());
+    let mut count = 0;
+    for file in files {
+        everything(&String::from_utf8_lossy(&std::fs::read(&file).unwrap()));
+        count += 1;
+    }
+    assert!(count > 10);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 

@@ -17,11 +17,13 @@ mod merge;
 mod names;
 mod notes;
 mod owner;
+mod pods;
 mod podset;
 mod priority;
 mod reconcile;
 mod store;
 mod topology_request;
+mod ungate;
 
 pub use config::Configuration;
 pub use controller::Controller;

@@ -14,6 +14,7 @@ use crate::io::{
 };
 use crate::jobs;
 use crate::merge;
+use crate::nodes;
 use crate::pods::{self, PodIndex};
 use crate::store::{Applied, Store, key_of, owner_ref, workload_ref};
 
@@ -386,7 +387,8 @@ impl Controller {
         let new = new.as_deref();
         if old.zip(new).is_some_and(|(old, new)| pods::same(old, new)) {
             // It may have been resized.
-            if self.fed.placement && new.is_some_and(|p| pods::node_of(p).is_some() && !pods::is_placed(p)) {
+            let resized = old.zip(new).is_some_and(|(old, new)| old.spec != new.spec);
+            if self.fed.placement && resized && new.is_some_and(|p| !pods::is_placed(p)) {
                 self.dirty.insert(reference);
             }
             return;
@@ -412,8 +414,13 @@ impl Controller {
     }
 
     /// Marks the workloads that are placed on a node, and the node itself if places are given by topology.
-    fn mark_node(&mut self, reference: ObjectRef) {
-        if !self.fed.placement {
+    fn mark_node(&mut self, reference: ObjectRef, old: Option<&Object>) {
+        // Nodes report that they are alive all the time.
+        let same = match (old, self.store.get(&reference)) {
+            (Some(Object::Node(old)), Some(Object::Node(new))) => nodes::same(old, new),
+            _ => false,
+        };
+        if !self.fed.placement || same {
             return;
         }
         let placed = self.fed.on_nodes.get(&reference.name).into_iter().flatten().map(workload_ref);
@@ -428,7 +435,7 @@ impl Controller {
         match (object, old) {
             (Object::Pod(_), Some(Object::Pod(old))) => return self.mark_pod(reference, Some(old.as_ref())),
             (Object::Pod(_), _) => return self.mark_pod(reference, None),
-            (Object::Node(_), _) => return self.mark_node(reference),
+            (Object::Node(_), _) => return self.mark_node(reference, old),
             _ => {}
         }
         if CONFIGURATION.contains(&reference.kind) {

@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use slicegate_admission::CheckSpec;
 use slicegate_admission::lifecycle::assigned_nodes;
-use slicegate_api::{Kind, Object, ObjectRef, convert};
-use slicegate_placement::Node;
+use slicegate_api::{Kind, Object, ObjectRef, convert, kueue};
 use slicegate_workload::{
-    ClusterQueueSpec, CohortSpec, FlavorSpec, Key, LocalQueueSpec, Requests, Timestamp, TopologySpec, Workload,
+    ClusterQueueSpec, CohortSpec, FlavorSpec, Key, LocalQueueSpec, ResourceList, Timestamp, TopologySpec, Workload,
 };
 
 use crate::controller::{Controller, event};
@@ -28,9 +27,6 @@ pub(crate) struct Fed {
     checks: BTreeMap<Box<str>, CheckSpec>,
     /// Whether a flavor has, or had, a topology: only then nodes and what pods use of them matter.
     pub(crate) placement: bool,
-    nodes: BTreeMap<Box<str>, Node>,
-    /// What pods that are not placed by topology use, and of which node.
-    other_pods: BTreeMap<Key, (Box<str>, Requests)>,
     /// The admitted workloads whose pods are placed on a node.
     pub(crate) on_nodes: BTreeMap<Box<str>, BTreeSet<Key>>,
     /// The workload slices of an elastic job, by its first one.
@@ -80,7 +76,7 @@ fn boxed(labels: Option<&BTreeMap<String, String>>) -> BTreeMap<Box<str>, Box<st
 }
 
 /// The value of the condition `Active` of an admission check.
-pub(crate) fn check_is_active(check: &slicegate_api::kueue::AdmissionCheck) -> bool {
+pub(crate) fn check_is_active(check: &kueue::AdmissionCheck) -> bool {
     check.status.conditions.iter().any(|c| c.type_ == "Active" && c.status == "True")
 }
 
@@ -133,6 +129,9 @@ impl Controller {
                     News::Same => return,
                     News::Set(spec) => self.engine.set_local_queue(now, spec),
                     News::Gone => self.engine.remove_local_queue(now, &key),
+                }
+                if let Some(Object::LocalQueue(queue)) = &object {
+                    self.restore_past_usage(now, &key, queue);
                 }
                 self.mark_workloads(|w| w.key.namespace == key.namespace && w.spec.queue_name == key.name);
             }
@@ -239,17 +238,11 @@ impl Controller {
                     Some(Object::Node(n)) => self.converted(reference, convert::node(n)),
                     _ => None,
                 };
-                match news(&mut self.fed.nodes, name, node) {
-                    News::Same => {}
-                    News::Set(node) => {
-                        self.touched = true;
-                        self.engine.set_node(now, node);
-                    }
-                    News::Gone => {
-                        self.touched = true;
-                        self.engine.remove_node(now, name);
-                    }
+                match node {
+                    Some(node) => self.engine.set_node(now, node),
+                    None => self.engine.remove_node(now, name),
                 }
+                self.touched = true;
                 return;
             }
             Kind::Pod => return self.feed_pod(now, reference, object.as_ref()),
@@ -258,6 +251,22 @@ impl Controller {
         }
         self.stale.all = true;
         self.touched = true;
+    }
+
+    /// Tells the engine what a LocalQueue had used before this controller started: its status says so. What the controller
+    /// writes there itself later tells it nothing new.
+    fn restore_past_usage(&mut self, now: Timestamp, key: &Key, queue: &kueue::LocalQueue) {
+        if self.config.engine.admission_fair_sharing.is_none() {
+            return;
+        }
+        let kept = queue.status.fair_sharing.as_ref().and_then(|s| s.admission_fair_sharing_status.as_ref());
+        let at = kept.and_then(|k| k.last_update.as_ref()).map_or(now, convert::timestamp);
+        let consumed = match kept.map(|k| convert::resource_list(&k.consumed_resources)) {
+            Some(Ok(consumed)) => consumed,
+            // Nobody but the controller writes this; what cannot be read counts for nothing.
+            Some(Err(_)) | None => ResourceList::new(),
+        };
+        self.engine.restore_consumed(now, at, key, &consumed);
     }
 
     /// From now on nodes and the pods on them matter.
@@ -281,12 +290,11 @@ impl Controller {
         if let Some(Object::Pod(pod)) = object
             && let Some(node) = pods::node_of(pod).filter(|_| !pods::is_placed(pod))
         {
-            usage = self.converted(reference, convert::pod_requests(pod)).map(|requests| (node.into(), requests));
+            usage = self.converted(reference, convert::pod_requests(pod)).map(|requests| (node, requests));
         }
-        match news(&mut self.fed.other_pods, &key, usage) {
-            News::Same => return,
-            News::Set((node, requests)) => self.engine.set_other_pod(now, &key, &node, requests),
-            News::Gone => self.engine.remove_other_pod(now, &key),
+        match usage {
+            Some((node, requests)) => self.engine.set_other_pod(now, &key, node, requests),
+            None => self.engine.remove_other_pod(now, &key),
         }
         self.touched = true;
     }
@@ -298,10 +306,10 @@ impl Controller {
             (!w.is_finished()).then(|| Key::new(key.namespace.clone(), name.clone()))
         };
         let old = self.fed.workloads.get(key).cloned();
-        for first in old.as_deref().and_then(first_slice) {
+        if let Some(first) = old.as_deref().and_then(first_slice) {
             remove_from(&mut self.fed.slices, &first, key);
         }
-        for first in new.and_then(first_slice) {
+        if let Some(first) = new.and_then(first_slice) {
             self.fed.slices.entry(first).or_default().insert(key.clone());
         }
         for node in old.iter().filter(|w| !w.is_finished()).flat_map(|w| assigned_nodes(w)) {

@@ -15,6 +15,7 @@ mod jobs;
 pub mod keys;
 mod merge;
 mod names;
+mod nodes;
 mod notes;
 mod owner;
 mod pods;

@@ -17,11 +17,13 @@ use crate::path::Path;
 pub fn node(node: &crate::Node) -> Result<Node> {
     let spec = node.spec.as_ref();
     let taints = spec.and_then(|s| s.taints.as_deref()).unwrap_or_default().iter().enumerate();
-    let path = Path::ROOT.field("spec").field("taints");
+    let root = Path::ROOT.field("spec");
+    let path = root.field("taints");
     let taints = taints.map(|(i, taint)| taint_at(path.index(i), taint)).collect::<Result<_>>()?;
     let none = BTreeMap::new();
     let allocatable = node.status.as_ref().and_then(|s| s.allocatable.as_ref()).unwrap_or(&none);
-    let path = Path::ROOT.field("status").field("allocatable");
+    let root = Path::ROOT.field("status");
+    let path = root.field("allocatable");
     Ok(Node {
         name: node.metadata.name.as_deref().unwrap_or_default().into(),
         labels: boxed_optional(node.metadata.labels.as_ref()),

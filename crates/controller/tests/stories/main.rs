@@ -11,4 +11,6 @@ mod chaos;
 #[cfg(test)]
 mod jobsets;
 #[cfg(test)]
+mod places;
+#[cfg(test)]
 mod past_usage;

@@ -196,9 +196,7 @@ impl Gates {
             "TASFailedNodeReplacementFailFast" => &mut self.tas_failed_node_replacement_fail_fast,
             "TASReplaceNodeOnPodTermination" => &mut self.tas_replace_node_on_pod_termination,
             "TASReplaceNodeOnNodeTaints" => &mut self.tas_replace_node_on_node_taints,
-            "TASReplaceNodeDueToNotReadyOverFixedTime" => {
-                &mut self.tas_replace_node_due_to_not_ready_over_fixed_time
-            }
+            "TASReplaceNodeDueToNotReadyOverFixedTime" => &mut self.tas_replace_node_due_to_not_ready_over_fixed_time,
             "TASHandleOverlappingFlavors" => &mut self.tas_handle_overlapping_flavors,
             "TASMultiLayerTopology" => &mut self.tas_multi_layer_topology,
             "TASProfileMixed" => &mut self.tas_profile_mixed,

@@ -780,7 +780,10 @@ mod reconciles {
             let workload: kueue::Workload = serde_json::from_value(case["workload"].clone()).unwrap();
             let config: kueue::ProvisioningRequestConfig =
                 serde_json::from_value(case["provisioningRequestConfig"].clone()).unwrap();
-            super::same(&(!entries(&workload, &config.spec).is_empty()).into(), &case["expect"]["needed"])
+            super::same(
+                &(!entries(&workload, &config.spec, &std::collections::BTreeMap::new()).is_empty()).into(),
+                &case["expect"]["needed"],
+            )
         });
         check("checks/provisioning-merge-podsets", |case| {
             let workload: kueue::Workload = serde_json::from_value(case["workload"].clone()).unwrap();
@@ -788,7 +791,7 @@ mod reconciles {
                 pod_set_merge_policy: case["podSetMergePolicy"].as_str().map(str::to_owned),
                 ..kueue::ProvisioningRequestConfigSpec::default()
             };
-            let got: Vec<Value> = entries(&workload, &config)
+            let got: Vec<Value> = entries(&workload, &config, &std::collections::BTreeMap::new())
                 .iter()
                 .map(|e| json!({"name": workload.spec.pod_sets[e.first].name, "count": e.count}))
                 .collect();

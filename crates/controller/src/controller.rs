@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use slicegate_admission::{ClusterQueueReport, Engine, LocalQueueReport, PendingWorkload, Written};
 use slicegate_api::{Kind, Object, ObjectRef, Pod, convert, kueue};
-use slicegate_workload::{ClusterQueueSpec, Key, LocalQueueSpec, Timestamp, Workload, WorkloadStatus};
+use slicegate_workload::{
+    ClusterQueueSpec, Condition, ConditionType, Key, LocalQueueSpec, Timestamp, Workload, WorkloadStatus,
+};
 
 use crate::config::Configuration;
 use crate::feed::Fed;
@@ -49,6 +51,8 @@ pub(crate) struct Then {
     pub(crate) notes: Vec<Note>,
     /// What the engine is told in any case.
     pub(crate) reports: Vec<Report>,
+    /// Workloads that end if it succeeded, with the condition that says so and the Events to record then.
+    pub(crate) ends: Vec<(Key, Condition, Vec<EventRecord>)>,
     /// Reason and beginning of an Event to record if it is refused.
     pub(crate) on_failure: Option<(ObjectRef, &'static str, String)>,
 }
@@ -282,6 +286,7 @@ impl Controller {
                 self.store.unlock(&reference, outcome.id, None);
                 self.create_errors.remove(&reference);
                 self.report(now, &key, &flight.then.reports, Written::Ok);
+                self.end(flight.then.ends);
                 self.out.events.extend(flight.then.events);
                 self.out.notes.extend(flight.then.notes);
                 match now_is {
@@ -344,7 +349,8 @@ impl Controller {
         }
     }
 
-    fn report(&mut self, now: Timestamp, key: &Key, reports: &[Report], written: Written) {
+    /// Tells the engine how a write of a workload fared.
+    pub(crate) fn report(&mut self, now: Timestamp, key: &Key, reports: &[Report], written: Written) {
         if !reports.is_empty() {
             self.mark_stale(key);
         }
@@ -513,7 +519,12 @@ impl Controller {
     pub fn reconcile(&mut self, now: Timestamp) -> Effects {
         for reference in self.store.release_expired(now) {
             self.finalizers_due |= CONFIGURATION.contains(&reference.kind);
-            self.dirty.insert(reference);
+            if reference.kind == Kind::Pod {
+                // Its workloads wanted to write it.
+                self.mark_pod(reference, None);
+            } else {
+                self.dirty.insert(reference);
+            }
         }
         while let Some(reference) = self.timers.pop_due(now) {
             self.dirty.insert(reference);
@@ -574,10 +585,24 @@ impl Controller {
         plan.manager = manager;
         plan.then.events.extend(then.events);
         plan.then.notes.extend(then.notes);
+        plan.then.ends.extend(then.ends);
         for report in then.reports {
             if !plan.then.reports.contains(&report) {
                 plan.then.reports.push(report);
             }
+        }
+    }
+
+    /// Ends workloads whose place others took. They end only once that is written: whoever starts in between finds the old or
+    /// the new one, never none.
+    fn end(&mut self, ends: Vec<(Key, Condition, Vec<EventRecord>)>) {
+        for (key, finished, events) in ends {
+            let Some(plan) = self.plan(&key) else { continue };
+            if !plan.status.conditions.is_true(&ConditionType::Finished) {
+                plan.status.conditions.set(finished);
+                plan.then.events.extend(events);
+            }
+            self.dirty.insert(workload_ref(&key));
         }
     }
 
@@ -596,6 +621,7 @@ impl Controller {
             let status = merge::status(&plan.base, &plan.status, &workload.status);
             if status == workload.status {
                 self.report(now, &key, &plan.then.reports, Written::Ok);
+                self.end(plan.then.ends);
                 continue;
             }
             let mut object = (**object).clone();

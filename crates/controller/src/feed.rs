@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use slicegate_admission::CheckSpec;
 use slicegate_admission::lifecycle::assigned_nodes;
+use slicegate_admission::{CheckSpec, Written};
 use slicegate_api::{Kind, Object, ObjectRef, convert, kueue};
 use slicegate_workload::{
     ClusterQueueSpec, CohortSpec, FlavorSpec, Key, LocalQueueSpec, ResourceList, Timestamp, TopologySpec, Workload,
 };
 
-use crate::controller::{Controller, event};
+use crate::controller::{Controller, Report, event};
 use crate::io::EventType;
 use crate::store::key_of;
 use crate::{keys, pods};
@@ -25,7 +25,7 @@ pub(crate) struct Fed {
     flavors: BTreeMap<Box<str>, FlavorSpec>,
     topologies: BTreeMap<Box<str>, TopologySpec>,
     checks: BTreeMap<Box<str>, CheckSpec>,
-    /// Whether a flavor has, or had, a topology: only then nodes and what pods use of them matter.
+    /// Whether a flavor has, or had, a topology or whole slices: only then nodes and what pods use of them matter.
     pub(crate) placement: bool,
     /// The admitted workloads whose pods are placed on a node.
     pub(crate) on_nodes: BTreeMap<Box<str>, BTreeSet<Key>>,
@@ -158,7 +158,7 @@ impl Controller {
                 match news(&mut self.fed.flavors, name, spec) {
                     News::Same => return,
                     News::Set(spec) => {
-                        if spec.topology.is_some() {
+                        if spec.topology.is_some() || spec.whole_slices {
                             self.start_placement();
                         }
                         self.engine.set_flavor(now, spec);
@@ -299,6 +299,18 @@ impl Controller {
         self.touched = true;
     }
 
+    /// Takes an admission back that was decided, but not yet written, for other pods than the workload asks for now.
+    fn drop_outdated_admission(&mut self, now: Timestamp, key: &Key, new: &Workload) {
+        let decided = self.plans.get(key).is_some_and(|plan| plan.then.reports.contains(&Report::Admission));
+        let same = self.fed.workloads.get(key).is_none_or(|old| old.spec.pod_sets == new.spec.pod_sets);
+        if decided
+            && !same
+            && let Some(plan) = self.plans.remove(key)
+        {
+            self.report(now, key, &plan.then.reports, Written::Failed);
+        }
+    }
+
     /// Remembers on which nodes a workload is placed, and of which elastic job it is a slice.
     fn index_workload(&mut self, key: &Key, new: Option<&Workload>) {
         let first_slice = |w: &Workload| {
@@ -351,6 +363,7 @@ impl Controller {
         }
         self.touched = true;
         self.index_workload(&key, Some(&workload));
+        self.drop_outdated_admission(now, &key, &workload);
         let mut told = workload.clone();
         if finished {
             // Nothing more is told of it.

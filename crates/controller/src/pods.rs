@@ -139,9 +139,11 @@ mod tests {
     #[test]
     fn only_pods_of_workloads_are_remembered() {
         let workload = Key::new("ns", "wl");
-        let tas = placed("b", &json!({"kueue.x-k8s.io/workload": "wl", "kueue.x-k8s.io/podset-required-topology": "r"}));
+        let tas =
+            placed("b", &json!({"kueue.x-k8s.io/workload": "wl", "kueue.x-k8s.io/podset-required-topology": "r"}));
         let plain = placed("c", &json!({"kueue.x-k8s.io/workload": "wl"}));
-        let elastic = placed("a", &json!({"kueue.x-k8s.io/workload": "wl2", "kueue.x-k8s.io/workload-slice-name": "wl"}));
+        let elastic =
+            placed("a", &json!({"kueue.x-k8s.io/workload": "wl2", "kueue.x-k8s.io/workload-slice-name": "wl"}));
         let mut index = PodIndex::default();
         for pod in [&tas, &plain, &elastic, &tas] {
             index.insert(pod);
@@ -156,7 +158,8 @@ mod tests {
 
     #[test]
     fn a_gate_alone_makes_a_pod_wait_for_its_place() {
-        let gated = pod(json!({"metadata": {"name": "a", "namespace": "ns", "labels": {"kueue.x-k8s.io/podset": "main"},
+        let gated =
+            pod(json!({"metadata": {"name": "a", "namespace": "ns", "labels": {"kueue.x-k8s.io/podset": "main"},
             "annotations": {"kueue.x-k8s.io/workload": "wl"}},
             "spec": {"containers": [], "schedulingGates": [{"name": "kueue.x-k8s.io/topology"}]}}));
         assert_eq!(workload_of(&gated), Some(Key::new("ns", "wl")));

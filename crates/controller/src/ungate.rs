@@ -125,7 +125,10 @@ mod tests {
     fn assignment(domains: &[(&str, i32)]) -> TopologyAssignment {
         TopologyAssignment {
             levels: vec!["rack".into()],
-            domains: domains.iter().map(|(r, count)| TopologyDomain { values: vec![(*r).into()], count: *count }).collect(),
+            domains: domains
+                .iter()
+                .map(|(r, count)| TopologyDomain { values: vec![(*r).into()], count: *count })
+                .collect(),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use slicegate_admission::lifecycle;
 use slicegate_api::provisioning::{
     LocalReference, ProvisioningRequest, ProvisioningRequestPodSet, ProvisioningRequestSpec,
 };
@@ -111,12 +112,17 @@ fn admitted_count(workload: &kueue::Workload, pod_set: &kueue::PodSet) -> i32 {
 }
 
 /// The entries of the request for a workload: its pod sets that have pods and name one of the managed resources, equal ones
-/// together if the configuration says so.
-pub(crate) fn entries(workload: &kueue::Workload, config: &kueue::ProvisioningRequestConfigSpec) -> Vec<Entry> {
+/// together if the configuration says so. Pods `at_hand` need none.
+pub(crate) fn entries(
+    workload: &kueue::Workload,
+    config: &kueue::ProvisioningRequestConfigSpec,
+    at_hand: &BTreeMap<String, i32>,
+) -> Vec<Entry> {
     let mut all: Vec<Entry> = Vec::new();
     let default = PodSpec::default();
     for (i, pod_set) in workload.spec.pod_sets.iter().enumerate() {
-        let count = admitted_count(workload, pod_set);
+        let there = at_hand.get(&pod_set.name).copied().unwrap_or(0);
+        let count = admitted_count(workload, pod_set).saturating_sub(there);
         let spec = pod_set.template.spec.as_ref().unwrap_or(&default);
         let managed = config.managed_resources.is_empty() || names_resource(spec, &config.managed_resources);
         if count <= 0 || pod_set.count <= 0 || !managed {
@@ -285,7 +291,7 @@ impl Controller {
             }
             return;
         };
-        let entries = entries(object, &config.spec);
+        let entries = entries(object, &config.spec, &self.pods_at_hand(workload));
         if entries.is_empty() {
             if let Some((_, request)) = &active {
                 self.delete_request(request);
@@ -323,6 +329,25 @@ impl Controller {
                 }
             }
         }
+    }
+
+    /// The pods of an elastic job that a slice took over from the one that it replaced, by pod set, if no capacity is to be asked
+    /// for them.
+    fn pods_at_hand(&self, workload: &Workload) -> BTreeMap<String, i32> {
+        let mut counts = BTreeMap::new();
+        if !self.config.provision_only_added_pods {
+            return counts;
+        }
+        let Some(old) = lifecycle::replaced_slice(workload).and_then(|key| self.store.workload(&key)) else {
+            return counts;
+        };
+        let Some(admission) = &old.status.admission else { return counts };
+        let asked = |name: &str| old.spec.pod_sets.iter().find(|p| p.name == name).map_or(0, |p| p.count);
+        for assignment in &admission.pod_set_assignments {
+            let asked = asked(&assignment.name);
+            counts.insert(assignment.name.clone(), assignment.count.unwrap_or(asked).min(asked));
+        }
+        counts
     }
 
     /// Makes the PodTemplates of a request and, once they are there, the request.
@@ -596,7 +621,7 @@ mod tests {
             "podSetMergePolicy": "IdenticalPodTemplates"
         }}))
         .unwrap();
-        let entries = entries(&workload, &config.spec);
+        let entries = entries(&workload, &config.spec, &BTreeMap::new());
         assert_eq!(entries.iter().map(|e| (e.members.clone(), e.count)).collect::<Vec<_>>(), [(vec![0, 1], 5)]);
         let updates = updates(&workload, &config, &entries, &ProvisioningRequest::default());
         assert_eq!(updates.iter().map(|u| &*u.name).collect::<Vec<_>>(), ["a", "b"]);

@@ -132,7 +132,8 @@ fn ranks<'a>(workload: &'a Workload, assignment: &PodSetAssignment) -> Option<Ra
         group.is_some() && other == group && p.name != this.name
     });
     let offset = partner.filter(|p| p.count < this.count).map_or(0, |p| p.count);
-    let sub_groups = request.sub_group_index_label.as_deref().map(|label| (label, request.sub_group_count.unwrap_or(0)));
+    let sub_groups =
+        request.sub_group_index_label.as_deref().map(|label| (label, request.sub_group_count.unwrap_or(0)));
     Some(Ranks { index, sub_groups, offset })
 }
 

@@ -40,7 +40,8 @@ impl Controller {
         let mut wake: Option<Timestamp> = None;
         for node in nodes {
             let known = workload.status.unhealthy_nodes.iter().any(|n| **n == *node);
-            let running = || self.pods_of(workload).iter().any(|pod| pods::node_of(pod) == Some(node) && !pods::is_leaving(pod));
+            let running =
+                || self.pods_of(workload).iter().any(|pod| pods::node_of(pod) == Some(node) && !pods::is_leaving(pod));
             let object = self.store.node(node).map(AsRef::as_ref);
             match health(object, || self.tolerations_on(workload, node), running, rules, now) {
                 Health::Healthy => {}

@@ -216,8 +216,7 @@ fn two_nodes_that_fail_at_once_evict() {
 /// All nodes full, so that nothing can be moved.
 fn full(world: &mut World) -> (ObjectRef, Vec<ObjectRef>) {
     let job = started(world, "a", &[("n1", 2), ("n2", 2), ("n3", 2)]);
-    let pods: Vec<ObjectRef> =
-        (0..6).map(|i| pod(world, &job, &format!("a-{i}"), &i.to_string())).collect();
+    let pods: Vec<ObjectRef> = (0..6).map(|i| pod(world, &job, &format!("a-{i}"), &i.to_string())).collect();
     world.settle();
     for (i, pod) in pods.iter().enumerate() {
         runs_on(world, pod, ["n1", "n2", "n3"][i / 2]);
@@ -335,7 +334,8 @@ fn a_new_controller_goes_on_where_the_last_one_was() {
 fn pods_and_nodes_are_nothing_to_queues_without_topologies() {
     let mut world = World::new(Configuration::default());
     world.put(node("n1", "r1"));
-    let plain = world.put(json!({"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [], "nodeName": "n1"},
+    let plain = world
+        .put(json!({"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [], "nodeName": "n1"},
         "status": {"phase": "Running"}}));
     world.settle();
     let before = world.controller.reconcile(world.now);

@@ -195,7 +195,7 @@ impl Engine {
         let Some(key) = replaces.filter(|_| self.config.gates.elastic_jobs_via_workload_slices) else { return none };
         let Some(old) = self.slice_in(node, key) else { return none };
         let record = self.state.records.get(WorkloadId::from_index(old.index()));
-        let usage = record.and_then(|r| r.holding.as_ref()).map(|h| h.usage.to_vec()).unwrap_or_default();
+        let usage = record.and_then(|r| r.holding.as_ref()).map(|h| h.usage.clone()).unwrap_or_default();
         (Some(key.clone()), usage)
     }
 

@@ -44,11 +44,9 @@ impl Controller {
                 || self.pods_of(workload).iter().any(|pod| pods::node_of(pod) == Some(node) && !pods::is_leaving(pod));
             let object = self.store.node(node).map(AsRef::as_ref);
             match health(object, || self.tolerations_on(workload, node), running, rules, now) {
-                Health::Healthy => {}
                 Health::Failed => unhealthy.push(node.into()),
-                Health::Uncertain if known => unhealthy.push(node.into()),
-                Health::Uncertain => {}
-                Health::FailsAt(_) if known => unhealthy.push(node.into()),
+                Health::Uncertain | Health::FailsAt(_) if known => unhealthy.push(node.into()),
+                Health::Healthy | Health::Uncertain => {}
                 Health::FailsAt(at) => wake = Some(wake.map_or(at, |w| w.min(at))),
             }
         }

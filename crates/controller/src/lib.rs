@@ -4,26 +4,24 @@
 //! ([`Controller::complete`]), and answers [`Controller::reconcile`] with the writes, Events and notes that follow. It reads no
 //! clock and performs no I/O, so the same controller runs against a real cluster, a simulated one or a recording.
 
-mod checks;
+pub mod checks;
 mod config;
-#[cfg(test)]
-mod conformance;
 mod controller;
 mod feed;
 mod io;
-mod jobs;
+pub mod jobs;
 pub mod keys;
 mod merge;
-mod names;
+pub mod names;
 mod nodes;
 mod notes;
-mod owner;
+mod pass;
 mod pods;
-mod podset;
-mod priority;
+pub mod podset;
+pub mod priority;
 mod reconcile;
 mod store;
-mod topology_request;
+pub mod topology_request;
 mod ungate;
 
 pub use config::Configuration;
@@ -31,3 +29,4 @@ pub use controller::Controller;
 pub use io::{
     Change, Effects, EventRecord, EventType, Note, Operation, Write, WriteError, WriteId, WriteOutcome, field_manager,
 };
+pub use pass::Pass;

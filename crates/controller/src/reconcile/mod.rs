@@ -6,6 +6,7 @@ mod gates;
 mod job;
 mod matching;
 mod nodes;
+mod prebuilt;
 mod queues;
 mod slices;
 mod start;

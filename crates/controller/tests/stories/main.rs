@@ -16,3 +16,5 @@ mod jobsets;
 mod past_usage;
 #[cfg(test)]
 mod places;
+#[cfg(test)]
+mod prebuilt;

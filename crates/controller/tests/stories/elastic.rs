@@ -630,3 +630,27 @@ fn slices_in_any_state_are_put_in_order_at_start() {
         }
     }
 }
+
+#[test]
+fn a_job_shrinks_below_what_it_no_longer_needs() {
+    // Bug log 192.
+    let mut world = one("6");
+    let mut wanted = job("a", 4, true);
+    wanted["spec"]["completions"] = 6.into();
+    let job = world.put(wanted);
+    world.settle();
+    active(&mut world, &job, 4);
+    world.edit(&job, |v| {
+        v["status"]["active"] = 1.into();
+        v["status"]["succeeded"] = 5.into();
+    });
+    world.settle();
+    assert_eq!(used(&world, "first"), "1", "three of four places are not needed any more");
+    scale(&mut world, &job, 2);
+    world.settle();
+    assert_eq!((counts(&world, &job), used(&world, "first")), (vec![2], "1".to_owned()));
+    scale(&mut world, &job, 1);
+    world.settle();
+    assert_eq!((counts(&world, &job), used(&world, "first")), (vec![1], "1".to_owned()));
+    assert!(!suspended(&world, &job));
+}

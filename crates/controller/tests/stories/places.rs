@@ -345,3 +345,30 @@ fn pods_and_nodes_are_nothing_to_queues_without_topologies() {
     assert!(world.writes.is_empty());
     assert!(world.controller.object(&plain).is_none(), "pods that have ended are not kept");
 }
+
+#[test]
+fn what_others_use_of_nodes_is_counted_as_it_changes() {
+    // Bug log 148. A pod of somebody else fills each node.
+    let mut world = world();
+    let others = ["n1", "n2", "n3"].map(|node| {
+        world.put(json!({"kind": "Pod", "metadata": {"name": format!("on-{node}")}, "spec": {"nodeName": node,
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}, "status": {"phase": "Running"}}))
+    });
+    let mut wanted = job("a", 2);
+    wanted["spec"]["template"]["metadata"]["annotations"] = json!({"kueue.x-k8s.io/podset-required-topology": "rack"});
+    let reference = world.put(wanted);
+    world.settle();
+    assert!(!world.has(&reference, &ConditionType::Admitted));
+    let cpu = |world: &mut World, pod: &ObjectRef, cpu: &str| {
+        world.edit(pod, |v| v["spec"]["containers"][0]["resources"]["requests"]["cpu"] = cpu.into());
+        world.settle();
+    };
+    cpu(&mut world, &others[0], "1");
+    assert!(!world.has(&reference, &ConditionType::Admitted), "one of two fits");
+    world.edit(&others[1], |v| v["status"]["phase"] = "Succeeded".into());
+    world.settle();
+    assert!(world.has(&reference, &ConditionType::Admitted), "{:?}", world.workload(&reference).status.conditions);
+    let admission = world.workload(&reference).status.admission.clone().unwrap();
+    let places = admission.pod_set_assignments[0].topology_assignment.clone().unwrap();
+    assert_eq!(*places.domains[0].values[1], *"n2");
+}

@@ -5,8 +5,9 @@ use std::path::Path;
 
 use serde_json::Value;
 use slicegate_admission::lifecycle::{
-    At, assigned_nodes, eviction_pending_latency, execution_seconds, latest_retry, needs_second_pass, pods_ready_timeout,
-    priority_changed, required_checks, requests_topology, set_quota_reservation, set_requeue_state, sync_admitted, sync_checks,
+    At, assigned_nodes, eviction_pending_latency, execution_seconds, latest_retry, needs_second_pass,
+    pods_ready_timeout, priority_changed, requests_topology, required_checks, set_quota_reservation, set_requeue_state,
+    sync_admitted, sync_checks,
 };
 use slicegate_admission::{Gates, WaitForPodsReady};
 use slicegate_tests::objects;

@@ -9,6 +9,7 @@ use slicegate_api::{Kind, Object, ObjectRef};
 use slicegate_manifest::{Body, Document, PathSpec, load, sources_from_paths};
 use slicegate_workload::Timestamp;
 
+use crate::cluster::failure::{Failure, FailureError};
 use crate::duration::{ParseDurationError, parse_duration};
 
 /// A document.
@@ -148,6 +149,16 @@ pub enum ScenarioError {
         /// The field's path.
         field: String,
     },
+    /// What is to fail is not told, or told twice.
+    #[error("Scenario {scenario}: {field}: {error}")]
+    Fail {
+        /// The scenario's name.
+        scenario: String,
+        /// The field's path.
+        field: String,
+        /// What is wrong.
+        error: FailureError,
+    },
     /// A file cannot be read.
     #[error("Scenario {scenario}: {field}: {error}")]
     File {
@@ -168,6 +179,7 @@ impl ScenarioError {
             | Self::Start { scenario, .. }
             | Self::NoSuchObject { scenario, .. }
             | Self::NothingToDo { scenario, .. }
+            | Self::Fail { scenario, .. }
             | Self::File { scenario, .. } => scenario,
         }
     }
@@ -178,6 +190,7 @@ impl ScenarioError {
             Self::Duration { field, .. }
             | Self::NoSuchObject { field, .. }
             | Self::NothingToDo { field, .. }
+            | Self::Fail { field, .. }
             | Self::File { field, .. } => field,
             Self::Start { .. } => "spec.start",
         }
@@ -249,6 +262,8 @@ pub(crate) struct Apply {
 pub(crate) struct Plan {
     pub(crate) settings: Settings,
     pub(crate) applies: Vec<Apply>,
+    /// What breaks, and when (in microseconds since the start).
+    pub(crate) failures: Vec<(i64, Failure)>,
 }
 
 pub(crate) fn is_job(object: &Object) -> bool {
@@ -294,6 +309,7 @@ impl Plan {
         let mut applies: Vec<Apply> = Vec::new();
         let mut used: BTreeMap<String, usize> = BTreeMap::new();
         let mut named = BTreeSet::new();
+        let mut failures = Vec::new();
         for (scenario, i, event) in events {
             let field = |rest: &str| format!("spec.events[{i}].{rest}");
             let at = match parse_duration(&event.at) {
@@ -303,6 +319,17 @@ impl Plan {
                     continue;
                 }
             };
+            if let Some(fail) = &event.fail {
+                match Failure::read(fail) {
+                    Ok(failure) => failures.push((at, failure)),
+                    Err((rest, error)) => {
+                        errors.push(ScenarioError::Fail { scenario: scenario.clone(), field: field(rest), error });
+                    }
+                }
+                if event.apply.is_none() {
+                    continue;
+                }
+            }
             let apply = event.apply.unwrap_or_default();
             match (&apply.file, &apply.object) {
                 (Some(file), None) => match files.load(file, &apply.env) {
@@ -344,7 +371,8 @@ impl Plan {
         all.extend(applies);
         // Stable: what is written first is applied first.
         all.sort_by_key(|apply| apply.at);
-        Ok(Self { settings, applies: all })
+        failures.sort_by_key(|(at, _)| *at);
+        Ok(Self { settings, applies: all, failures })
     }
 }
 

@@ -11,6 +11,7 @@ use crate::admission::Admission;
 use crate::defaults;
 use crate::duration::Elapsed;
 use crate::input::{Apply, Files, Input, Item, Plan, ScenarioError};
+use crate::report::Report;
 use crate::store::{History, Store};
 use crate::timeline::{Entry, EntryKind};
 use crate::verdict::{JobVerdict, verdicts};
@@ -51,6 +52,8 @@ pub struct Outcome {
     pub events: Vec<RecordedEvent>,
     /// What became of each job.
     pub verdicts: Vec<JobVerdict>,
+    /// How well the chips were used.
+    pub report: Report,
 }
 
 impl Outcome {
@@ -117,6 +120,14 @@ pub enum Violation {
         /// The node.
         node: Box<str>,
     },
+    /// A pod is ready on a node that does not answer.
+    #[error("{pod} is taken for ready, but its node {node} does not answer")]
+    NotReady {
+        /// The pod.
+        pod: ObjectRef,
+        /// The node.
+        node: Box<str>,
+    },
     /// Pods of several Jobs lie in one exclusive topology domain.
     #[error("{domain} holds pods of several exclusive Jobs of one priority: {}", keys.join(", "))]
     SharedDomain {
@@ -164,6 +175,9 @@ impl<A: Admission> Simulation<A> {
         let mut world = World::new(plan.settings, keep_history);
         for (number, apply) in plan.applies.iter().enumerate() {
             world.queue.schedule(world.settings.start.plus_micros(apply.at), Event::Apply(number));
+        }
+        for (at, failure) in plan.failures {
+            world.queue.schedule(world.settings.start.plus_micros(at), Event::Fail(failure));
         }
         for namespace in namespaces(&plan.applies) {
             if let Ok(object) = Kind::Namespace.read(serde_json::json!({
@@ -235,6 +249,7 @@ impl<A: Admission> Simulation<A> {
         }
         let changed = self.settle();
         if changed || self.world.timeline.len() > told {
+            self.world.measure();
             self.last = at;
         }
         let only_wakes_left = self.world.queue.iter().all(|event| *event == Event::Wake);
@@ -258,9 +273,11 @@ impl<A: Admission> Simulation<A> {
         let verdicts = verdicts(&self.world, later.map(|apply| &apply.item));
         let history = self.world.store.take_history();
         let objects = self.world.store.take_objects();
+        let end = self.stopped.unwrap_or(self.last);
         Outcome {
             start: self.world.settings.start,
-            end: self.stopped.unwrap_or(self.last),
+            end,
+            report: self.world.gauge.finish(end),
             stopped: self.stopped.is_some(),
             timeline: self.world.timeline,
             warnings: self.world.warnings,
@@ -453,6 +470,11 @@ impl World {
                 && self.nodes.node_of(key).is_none_or(|on| *on.name != *node)
             {
                 found.push(Violation::Homeless { pod: key.clone(), node: node.into() });
+            }
+            if let Some(on) = self.nodes.node_of(key).filter(|node| !node.ready)
+                && crate::cluster::is_running(pod)
+            {
+                found.push(Violation::NotReady { pod: key.clone(), node: on.name.clone() });
             }
         }
         found

@@ -4,4 +4,6 @@
 mod cluster;
 mod common;
 mod edges;
+mod failures;
 mod laws;
+mod report;

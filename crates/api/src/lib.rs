@@ -5,6 +5,7 @@
 //! Kubernetes itself are those of the `k8s-openapi` crate.
 
 pub mod convert;
+pub mod extension;
 pub mod jobset;
 pub mod kueue;
 pub mod nodepool;

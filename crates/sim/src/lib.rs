@@ -16,6 +16,8 @@ mod duration;
 mod input;
 mod names;
 mod narrator;
+mod plan;
+mod play;
 mod preflight;
 pub mod render;
 mod report;
@@ -27,7 +29,6 @@ mod workloads;
 mod world;
 
 pub use admission::Admission;
-pub use cluster::failure::FailureError;
 pub use duration::{Elapsed, ParseDurationError, kubectl_age, parse_duration};
 pub use input::{Files, Input, Item, ManifestFiles, NoFiles, Options, ScenarioError, scenario_errors};
 pub use preflight::preflight;

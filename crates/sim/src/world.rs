@@ -9,12 +9,11 @@ use slicegate_workload::Timestamp;
 
 use crate::clock::EventQueue;
 use crate::cluster::dws::Step;
-use crate::cluster::failure::Failure;
 use crate::cluster::{ClassId, NodeId, Nodes, PoolId};
 use crate::defaults::annotation;
 use crate::duration::parse_duration;
-use crate::input::Settings;
 use crate::narrator::Narrator;
+use crate::plan::{Action, Settings};
 use crate::report::Gauge;
 use crate::store::{Store, controller_of};
 use crate::timeline::{Entry, EntryKind};
@@ -24,8 +23,10 @@ use crate::workloads::pod_failures::PodFailures;
 /// Something that is due.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Event {
-    /// The document of this number is applied.
-    Apply(usize),
+    /// The scenario's step of this number.
+    Scripted(usize),
+    /// What follows from an earlier step of the scenario.
+    Follow(Box<Action>),
     /// The containers of a pod start.
     PodStart { pod: ObjectRef, uid: Box<str> },
     /// They end.
@@ -40,8 +41,6 @@ pub(crate) enum Event {
     NodesReady { pool: PoolId, number: u64 },
     /// Nodes may have been idle for long enough.
     ScaleDown { pool: PoolId, idle_since: Timestamp },
-    /// A host or a program breaks.
-    Fail(Failure),
     /// The nodes of a broken host's slice are given up.
     NodesLost { pool: PoolId, nodes: Vec<NodeId>, repair: Option<i64> },
     /// Nodes come back from their repair.
@@ -190,7 +189,6 @@ impl World {
             }
             Event::RayDone { job, uid, id } => self.ray_done(&job, &uid, &id),
             Event::NodesReady { pool, number } => self.nodes_ready(pool, number),
-            Event::Fail(failure) => self.fail_host(&failure),
             Event::NodesLost { pool, nodes, repair } => self.nodes_lost(pool, &nodes, repair),
             Event::NodesBack { pool, number } => self.nodes_back(pool, number),
             Event::ScaleDown { pool, idle_since } => self.scale_down(pool, idle_since),
@@ -203,7 +201,8 @@ impl World {
                     self.store.delete(&object);
                 }
             }
-            Event::Apply(_) | Event::Wake => {}
+            Event::Follow(action) => self.play(*action),
+            Event::Scripted(_) | Event::Wake => {}
         }
     }
 

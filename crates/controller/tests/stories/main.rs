@@ -10,3 +10,5 @@ mod capacity;
 mod chaos;
 #[cfg(test)]
 mod jobsets;
+#[cfg(test)]
+mod past_usage;

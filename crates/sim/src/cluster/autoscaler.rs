@@ -69,7 +69,7 @@ impl World {
         let spec = node.spec.as_ref();
         let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
         let ready = conditions.filter(|c| c.type_ == "Ready").all(|c| c.status == "True");
-        let cordoned = spec.is_some_and(|spec| spec.unschedulable == Some(true));
+        let unschedulable = spec.is_some_and(|spec| spec.unschedulable == Some(true));
         let taints: Vec<_> = spec.iter().flat_map(|spec| spec.taints.iter().flatten()).map(shape::taint).collect();
         let pool = &mut self.nodes.pools[state.pool.0];
         let mut labels: Labels = if pool.origin == Origin::Node { Labels::new() } else { pool.labels.clone() };
@@ -81,8 +81,9 @@ impl World {
             self.nodes.epoch += 1;
         }
         let taints = (taints != pool.taints).then_some(taints);
-        if state.ready != ready || state.cordoned != cordoned || state.taints != taints || state.labels != labels {
-            (state.ready, state.cordoned, state.taints, state.labels) = (ready, cordoned, taints, labels);
+        let same = state.ready == ready && state.unschedulable == unschedulable;
+        if !same || state.taints != taints || state.labels != labels {
+            (state.ready, state.unschedulable, state.taints, state.labels) = (ready, unschedulable, taints, labels);
             self.nodes.touched.insert(state.pool);
             self.nodes.retry = true;
         }

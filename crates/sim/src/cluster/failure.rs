@@ -15,6 +15,7 @@ use super::pool::Growth;
 use super::{NodeId, PoolId, is_over, kubelet};
 use crate::defaults::{TPU, annotation, label};
 use crate::duration::{ParseDurationError, parse_duration, words};
+use crate::plan::{self, target};
 use crate::store::api_time;
 use crate::timeline::EntryKind;
 use crate::world::{Event, World};
@@ -28,7 +29,7 @@ const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
 /// What is wrong with a `fail` event of a scenario.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum FailureError {
+pub(crate) enum FailureError {
     /// It names no host, or several.
     #[error("set exactly one of node, pool and job")]
     WhichHost,
@@ -71,18 +72,6 @@ pub(crate) struct Failure {
     exit_code: Option<i32>,
 }
 
-fn job_named(text: &str) -> Option<ObjectRef> {
-    const JOBS: [Kind; 4] = [Kind::Job, Kind::JobSet, Kind::RayCluster, Kind::RayJob];
-    let parts: Vec<&str> = text.split('/').collect();
-    let (kind, namespace, name) = match parts.as_slice() {
-        [kind, name] => (*kind, "default", *name),
-        [kind, namespace, name] => (*kind, *namespace, *name),
-        _ => return None,
-    };
-    let kind = JOBS.into_iter().find(|k| k.as_str().eq_ignore_ascii_case(kind))?;
-    (!name.is_empty()).then(|| ObjectRef::new(kind, namespace, name))
-}
-
 impl Failure {
     /// Reads a `fail` event.
     ///
@@ -90,7 +79,7 @@ impl Failure {
     /// The field's path within the event, and what is wrong.
     pub(crate) fn read(event: &ScenarioFail) -> Result<Self, (&'static str, FailureError)> {
         let host = event.host.unwrap_or(0);
-        let target = match (&event.node, &event.pool, &event.job) {
+        let host_of = match (&event.node, &event.pool, &event.job) {
             (Some(node), None, None) => {
                 if event.host.is_some() {
                     return Err(("fail.host", FailureError::Misplaced { field: "host", of: "pool or job" }));
@@ -99,12 +88,16 @@ impl Failure {
             }
             (None, Some(name), None) => Target::Pool { name: name.clone(), host },
             (None, None, Some(job)) => {
-                let named = job_named(job).ok_or_else(|| ("fail.job", FailureError::NotAJob(job.clone())))?;
+                const JOBS: [Kind; 4] = [Kind::Job, Kind::JobSet, Kind::RayCluster, Kind::RayJob];
+                let named = match target(job) {
+                    Ok(plan::Target::Object(named)) if JOBS.contains(&named.kind) => named,
+                    _ => return Err(("fail.job", FailureError::NotAJob(job.clone()))),
+                };
                 Target::Job { job: named, slice: event.slice.unwrap_or(0), host }
             }
             _ => return Err(("fail", FailureError::WhichHost)),
         };
-        let of_job = matches!(target, Target::Job { .. });
+        let of_job = matches!(host_of, Target::Job { .. });
         if event.slice.is_some() && !of_job {
             return Err(("fail.slice", FailureError::Misplaced { field: "slice", of: "job" }));
         }
@@ -121,7 +114,16 @@ impl Failure {
             Some("never") => None,
             Some(text) => Some(parse_duration(text).map_err(|error| ("fail.repairAfter", error.into()))?),
         };
-        Ok(Self { target, repair, exit_code: event.exit_code })
+        Ok(Self { target: host_of, repair, exit_code: event.exit_code })
+    }
+
+    /// The field that names an object of the documents, and which.
+    pub(crate) fn names(&self) -> Option<(&'static str, plan::Target)> {
+        match &self.target {
+            Target::Node(_) => None,
+            Target::Pool { name, .. } => Some(("fail.pool", plan::Target::NodePool(name.as_str().into()))),
+            Target::Job { job, .. } => Some(("fail.job", plan::Target::Object(job.clone()))),
+        }
     }
 }
 

@@ -209,9 +209,7 @@ impl World {
             }
         }
         self.store.put(Object::Pod(pod.clone()));
-        if never {
-            self.ray_pod_failed(&pod);
-        } else if let Some(run_time) = run_time {
+        if let Some(run_time) = run_time.filter(|_| !never) {
             // What it had done is lost.
             self.gauge.pod_lost(key);
             let event = Event::PodFinish { pod: key.clone(), uid, restarts };
@@ -222,6 +220,9 @@ impl World {
     /// Keeps nodes and the scheduler's queue in step with a pod.
     pub(crate) fn observe_pod(&mut self, key: &ObjectRef, pod: &Pod, gone: bool) {
         if gone || super::is_over(pod) {
+            if !gone && pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Failed") {
+                self.ray_pod_failed(key, pod);
+            }
             if gone {
                 self.untracked.remove(pod.metadata.uid.as_deref().unwrap_or_default());
             }

@@ -60,8 +60,10 @@ pub(crate) struct NodeState {
     pub(crate) ready: bool,
     /// Whether it or another host of its slice is broken: what runs on it stands still.
     pub(crate) down: bool,
-    /// Whether it takes no new pods.
+    /// Whether it is drained: it takes no new pods.
     pub(crate) cordoned: bool,
+    /// Whether its object says that it takes no new pods.
+    pub(crate) unschedulable: bool,
     /// Its taints, if they are not those of its pool.
     pub(crate) taints: Option<Vec<Taint>>,
     /// The pod for which others were sent away, and its rank.
@@ -71,7 +73,7 @@ pub(crate) struct NodeState {
 impl NodeState {
     /// Whether new pods may come.
     pub(crate) fn is_open(&self) -> bool {
-        self.ready && !self.down && !self.cordoned
+        self.ready && !self.down && !self.cordoned && !self.unschedulable
     }
 }
 
@@ -220,6 +222,7 @@ impl Nodes {
             ready: true,
             down: false,
             cordoned: false,
+            unschedulable: false,
             taints: None,
             nominated: None,
         }));
@@ -379,7 +382,9 @@ impl Nodes {
         if node.chip_user.as_ref() == Some(key) {
             node.chip_user = None;
             self.touched.insert(node.pool);
-            self.pools[node.pool.0].free.insert(placed.node);
+            if !node.cordoned {
+                self.pools[node.pool.0].free.insert(placed.node);
+            }
         }
         if node.pods.is_empty() {
             node.idle_since = Some(now);

@@ -17,6 +17,8 @@ use crate::world::World;
 /// Pods to send away from a node. Fewer and less important ones are better.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Victims {
+    /// How many are not on their way out anyway.
+    staying: usize,
     /// The priority of the most important one.
     highest: i64,
     /// Their number.
@@ -66,7 +68,12 @@ impl Nodes {
     }
 
     /// The best set of victims for a pod.
-    fn find_victims(&self, class: ClassId, pending: &Pending) -> Option<Victims> {
+    fn find_victims(
+        &self,
+        class: ClassId,
+        pending: &Pending,
+        is_going: &dyn Fn(&ObjectRef) -> bool,
+    ) -> Option<Victims> {
         let class = &self.classes[class.0];
         let rank = pending.place.rank;
         let seeking = pending.gang.as_ref().filter(|gang| gang.seeks);
@@ -102,7 +109,8 @@ impl Nodes {
                 let Some(victims) = self.victims_on(node, pool, class, rank) else { continue };
                 let highest = victims.iter().map(|(rank, _)| rank.saturating_neg()).max().unwrap_or(i64::MIN);
                 let pods: Vec<ObjectRef> = victims.into_iter().map(|(_, pod)| pod).collect();
-                let found = Victims { highest, count: pods.len(), node: *node_id, pods };
+                let staying = pods.iter().filter(|pod| !is_going(pod)).count();
+                let found = Victims { staying, highest, count: pods.len(), node: *node_id, pods };
                 if best.as_ref().is_none_or(|best| found < *best) {
                     best = Some(found);
                 }
@@ -127,16 +135,22 @@ impl World {
         if never || waits {
             return false;
         }
-        let Some(victims) = self.nodes.find_victims(class, pending) else { return false };
+        let is_going =
+            |pod: &ObjectRef| self.store.get(pod).is_none_or(|pod| pod.metadata().deletion_timestamp.is_some());
+        let Some(victims) = self.nodes.find_victims(class, pending, &is_going) else { return false };
         let mut pod = pod.clone();
         let node = self.nodes.node(victims.node).map(|node| node.name.to_string());
         let time = api_time(self.now);
-        Arc::make_mut(&mut pod).status.get_or_insert_default().nominated_node_name.clone_from(&node);
-        self.store.put(Object::Pod(pod));
         if let Some(state) = self.nodes.slots.get_mut(victims.node.0).and_then(Option::as_mut) {
             state.nominated = Some((pending.place.rank, key.clone()));
         }
         self.nodes.nominations.insert(key.clone(), victims.node);
+        if victims.staying == 0 {
+            // There is room soon without anybody's being sent away.
+            return false;
+        }
+        Arc::make_mut(&mut pod).status.get_or_insert_default().nominated_node_name.clone_from(&node);
+        self.store.put(Object::Pod(pod));
         let job = self.job_of_pod(key);
         let names: Vec<&str> = victims.pods.iter().map(|pod| &*pod.name).collect();
         let text = format!(

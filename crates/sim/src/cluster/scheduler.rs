@@ -75,6 +75,9 @@ impl Nodes {
 
 fn has_room(node: &NodeState, allocatable: &slicegate_workload::ResourceList, class: &Class) -> bool {
     let pods = i64::try_from(node.pods.len()).unwrap_or(i64::MAX);
+    if node.cordoned {
+        return false;
+    }
     if allocatable.get("pods").is_some_and(|most| pods >= most.value()) {
         return false;
     }
@@ -144,6 +147,7 @@ impl World {
             spec.node_name = name;
         }
         let status = changed.status.get_or_insert_default();
+        status.nominated_node_name = None;
         status.conditions = Some(vec![super::kubelet::condition("PodScheduled", "True", None, &time)]);
         let uid: Box<str> = changed.metadata.uid.as_deref().unwrap_or_default().into();
         self.store.put(Object::Pod(pod));

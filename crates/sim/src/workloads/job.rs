@@ -19,8 +19,6 @@ use crate::world::{Event, World};
 
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 const TRACKING: &str = "batch.kubernetes.io/job-tracking";
-/// Holds an object until what it owns is gone.
-const FOREGROUND: &str = "foregroundDeletion";
 
 fn job_condition(kind: &str, status: bool, reason: &str, message: &str, time: &Time) -> JobCondition {
     JobCondition {
@@ -196,11 +194,9 @@ impl World {
         let current = job.clone();
         let job = job.clone();
         let Some(spec) = &current.spec else { return };
-        if job.metadata.deletion_timestamp.is_some() {
-            self.end_foreground(key, &job);
-            return;
-        }
-        if spec.managed_by.as_deref().is_some_and(|m| m != "kubernetes.io/job-controller") {
+        if job.metadata.deletion_timestamp.is_some()
+            || spec.managed_by.as_deref().is_some_and(|m| m != "kubernetes.io/job-controller")
+        {
             return;
         }
         let mut status = job.status.clone().unwrap_or_default();
@@ -312,34 +308,6 @@ impl World {
         if job.status.as_ref() != Some(&status) {
             Arc::make_mut(&mut job).status = Some(status);
             self.store.put(Object::Job(job));
-        }
-    }
-
-    /// Deletes a Job as soon as its pods are gone.
-    pub(crate) fn delete_in_foreground(&mut self, job: &Arc<Job>) {
-        if job.metadata.deletion_timestamp.is_some() {
-            return;
-        }
-        let mut job = job.clone();
-        let finalizers = Arc::make_mut(&mut job).metadata.finalizers.get_or_insert_default();
-        finalizers.push(FOREGROUND.to_owned());
-        let key = Object::Job(job.clone()).reference();
-        self.store.put(Object::Job(job));
-        self.store.delete(&key);
-    }
-
-    fn end_foreground(&mut self, key: &ObjectRef, job: &Arc<Job>) {
-        if !job.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FOREGROUND) {
-            return;
-        }
-        let pods = self.pods_of(job.metadata.uid.as_deref().unwrap_or_default());
-        for (key, pod) in &pods {
-            self.untracked.insert(pod.metadata.uid.as_deref().unwrap_or_default().into());
-            self.untrack(key);
-            self.store.delete(key);
-        }
-        if !pods.iter().any(|(pod, _)| self.store.get(pod).is_some()) {
-            self.store.remove(key);
         }
     }
 

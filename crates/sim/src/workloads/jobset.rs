@@ -13,6 +13,7 @@ use super::{condition, is_true, set_condition};
 use crate::cluster::EXCLUSIVE_TOPOLOGY;
 use crate::defaults::{annotation, label};
 use crate::names;
+use crate::plan::Propagation;
 use crate::store::{api_time, owner_reference};
 use crate::timeline::EntryKind;
 use crate::world::{Event, World};
@@ -110,7 +111,9 @@ impl World {
             return;
         }
         for job in &children.previous {
-            self.delete_in_foreground(job);
+            if job.metadata.deletion_timestamp.is_none() {
+                self.store.delete_as(&Object::Job(job.clone()).reference(), Propagation::Foreground);
+            }
         }
         let suspend = jobset.spec.suspend == Some(true);
         let time = api_time(self.now);
@@ -430,7 +433,7 @@ fn dependencies_met(group: &ReplicatedJob, jobset: &JobSet, children: &Children)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::input::Settings;
+    use crate::plan::Settings;
     use serde_json::json;
 
     fn world(replicated: &Value, restarts: i32) -> (World, ObjectRef) {

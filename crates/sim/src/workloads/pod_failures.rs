@@ -134,14 +134,10 @@ fn is_ending(job: &Job) -> bool {
 }
 
 impl World {
-    /// A pod failed: its Job counts it as its pod failure policy says, and whoever else owns it is told.
+    /// A pod failed: its Job counts it as its pod failure policy says.
     pub(crate) fn pod_failed(&mut self, key: &ObjectRef, pod: &Pod) {
         let object = Object::Pod(std::sync::Arc::new(pod.clone()));
         let Some(owner) = controller_of(&object) else { return };
-        if owner.kind == "RayCluster" {
-            self.ray_pod_failed(pod);
-            return;
-        }
         let job_key = ObjectRef::new(Kind::Job, &*key.namespace, owner.name.as_str());
         let Some(Object::Job(job)) = self.store.get(&job_key) else { return };
         if job.metadata.uid.as_deref() != Some(owner.uid.as_str()) || is_ending(job) {

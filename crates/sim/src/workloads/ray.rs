@@ -223,7 +223,7 @@ impl World {
 
     /// A pod of a Ray cluster failed. The cluster replaces it, a multi-host replica as a whole; the program of a RayJob that ran
     /// on it fails, for Ray Train starts nothing again unless it is told to.
-    pub(crate) fn ray_pod_failed(&mut self, pod: &Pod) {
+    pub(crate) fn ray_pod_failed(&mut self, key: &ObjectRef, pod: &Pod) {
         let namespace = text(pod.metadata.namespace.as_ref());
         let Some(cluster) = label(&pod.metadata, CLUSTER) else { return };
         let cluster = ObjectRef::new(Kind::RayCluster, namespace, cluster);
@@ -231,6 +231,7 @@ impl World {
         let uid = object.uid().to_owned();
         let above = controller_of(object).filter(|owner| owner.kind == "RayJob");
         let above = above.map(|owner| Self::beside(&cluster, Kind::RayJob, &owner.name));
+        self.store.delete(key);
         if let Some(replica) = label(&pod.metadata, REPLICA_NAME) {
             for (key, other) in self.pods_of(&uid) {
                 if label(&other.metadata, REPLICA_NAME) == Some(replica) && !crate::cluster::is_over(&other) {

@@ -47,8 +47,16 @@ fn items(static_pools: usize, scaling_pools: usize, work: &[Work], run_time: i64
         Work::Slices(n) => jobset(&format!("jobset-{i}"), *n),
         Work::Ray => patient(rayjob(&format!("ray-{i}"))),
     }));
+    let there = |of: &str| {
+        items.iter().any(|item| match item {
+            Item::Object(object) => format!("{}/{}", object.kind(), object.name()) == *of,
+            Item::NodePool(pool) => pool.name == *of,
+            Item::Scenario(_) => false,
+        })
+    };
     let events: Vec<Value> = failures
         .iter()
+        .filter(|(_, of, ..)| there(of))
         .map(|(at, of, host, repair)| {
             let kind = if of.contains('/') { "job" } else { "pool" };
             json!({"at": format!("{at}s"), "fail": {kind: of, "host": host, "repairAfter": format!("{repair}s")}})

@@ -4,6 +4,7 @@
 mod cluster;
 mod common;
 mod edges;
+mod events;
 mod failures;
 mod laws;
 mod report;

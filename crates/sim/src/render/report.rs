@@ -39,7 +39,9 @@ pub fn chips(outcome: &Outcome) -> String {
         hours(totals.available),
         parts.join(", ")
     );
-    if let Some(fragmentation) = totals.fragmentation().filter(|_| hours(totals.stranded) != "0.00") {
+    if let Some(fragmentation) =
+        totals.fragmentation().filter(|_| totals.stranded.saturating_mul(100) >= totals.available)
+    {
         let (stranded, free) = (hours(totals.stranded), hours(totals.free));
         let share = percent(fragmentation);
         let _ = writeln!(text, "fragmentation {share}: {stranded} of {free} free chip-hours were in no whole slice");

@@ -51,14 +51,11 @@ fn parts(text: &str) -> Vec<Part> {
             continue;
         }
         let part = all.last_mut().expect("a file begins with a part");
-        match mark(line, part.text.lines().count()) {
-            Some(mark) => {
-                part.marks.insert(mark);
-            }
-            None => {
-                part.text.push_str(line);
-                part.text.push('\n');
-            }
+        if let Some(mark) = mark(line, part.text.lines().count()) {
+            part.marks.insert(mark);
+        } else {
+            part.text.push_str(line);
+            part.text.push('\n');
         }
     }
     all

@@ -581,6 +581,7 @@ impl Drive {
         }
         for entry in cycle.entries {
             let is_admission = matches!(entry.outcome, Outcome::Admitted { .. });
+            let moves = self.store.get(&entry.workload).is_some_and(|w| !w.status.unhealthy_nodes.is_empty());
             let result = if is_admission { written(input) } else { Written::Ok };
             let outcome = format!("{:?}", entry.outcome);
             let word = outcome.split([' ', '(']).next().unwrap_or_default().to_owned();
@@ -593,7 +594,6 @@ impl Drive {
             if let Outcome::Admitted { admission, .. } = &entry.outcome {
                 self.tally.admissions += 1;
                 let places = admission.pod_set_assignments.iter().any(|p| p.topology_assignment.is_some());
-                let moves = self.store.get(&entry.workload).is_some_and(|w| !w.status.unhealthy_nodes.is_empty());
                 self.tally.placed += usize::from(places);
                 self.tally.moved += usize::from(moves);
                 let asked =

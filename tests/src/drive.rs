@@ -808,7 +808,6 @@ fn pod_set(n: u8, input: &mut Input<'_>, placed: bool) -> PodSet {
         min_count: input.one_in(4).then_some(1),
         pod: PodSpec { containers: vec![container], ..PodSpec::default() },
         topology_request: if placed { topology_request(input) } else { None },
-        ..PodSet::default()
     }
 }
 

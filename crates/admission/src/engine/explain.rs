@@ -150,8 +150,8 @@ impl Engine {
         if !c.quota_alone {
             return Cause::WaitingForQuota;
         }
-        let asked = self.pod_sets(c.id).iter().filter_map(|p| p.topology_request.as_ref());
-        Cause::PlacesNotFreed { level: asked.filter_map(|t| t.required.clone()).next() }
+        let mut asked = self.pod_sets(c.id).iter().filter_map(|p| p.topology_request.as_ref());
+        Cause::PlacesNotFreed { level: asked.find_map(|t| t.required.clone()) }
     }
 
     /// The numbers behind an assignment: every flavor that was tried, with its quota.

@@ -60,7 +60,11 @@ impl Controller {
         let details = details(&entry.explanation);
         let told =
             std::iter::once(text.as_str()).chain(details.iter().map(String::as_str)).collect::<Vec<_>>().join("\n");
-        if self.told.get(key) == Some(&told) {
+        // A scan that goes on where the last one ended looks only at flavors that a growing job may not use: that is no news.
+        let explanation = &entry.explanation;
+        let no_numbers = explanation.cause == Cause::WaitingForQuota && short_of(explanation).is_none();
+        let known = explanation.grows.is_some() && no_numbers && self.told.contains_key(key);
+        if known || self.told.get(key) == Some(&told) {
             return;
         }
         self.told.insert(key.clone(), told);

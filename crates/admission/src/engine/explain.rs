@@ -377,6 +377,10 @@ fn no_fit(assignment: &Assignment, explanation: &Explanation) -> (Verdict, Cause
             let raisable = resources.into_iter().any(|r| matches!(r.limit, ResourceLimit::MaximumBorrowing { .. }));
             (if raisable { Verdict::AskAdmin } else { Verdict::Never }, Cause::ExceedsMaxQuota)
         }
+        // The pods run already, so there is a flavor for them; it has no room for more.
+        Some(NoFitReason::NoMatchingFlavor) | None if explanation.grows.is_some() => {
+            (Verdict::Wait, Cause::WaitingForQuota)
+        }
         Some(NoFitReason::NoMatchingFlavor) | None => {
             let missing = assignment
                 .pod_sets

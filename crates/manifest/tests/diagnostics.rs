@@ -404,6 +404,6 @@ fn generated_names_will_do_where_objects_are_created() {
     how.generated_names = true;
     let text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: x-}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: ''}\n";
     let loaded = load(&[Source { name: "a".into(), text: text.into(), ..Source::default() }], &how);
-    assert_eq!(loaded.documents.iter().map(slicegate_manifest::Document::title).collect::<Vec<_>>(), ["ConfigMap x-"]);
+    assert_eq!(loaded.documents.iter().map(Document::title).collect::<Vec<_>>(), ["ConfigMap x-"]);
     assert_eq!(loaded.diagnostics.iter().map(|d| (d.code, d.line)).collect::<Vec<_>>(), [(Code::MissingField, 7)]);
 }

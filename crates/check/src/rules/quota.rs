@@ -321,8 +321,9 @@ fn no_pool(model: &Model<'_>, out: &mut Sink<'_>) {
     for flavor in &model.flavors {
         let labels: Vec<(&str, &str)> =
             flavor.spec.node_labels.iter().map(|(k, v)| (&**k, &**v)).filter(|(k, _)| known.contains(k)).collect();
-        let fits =
-            |p: &crate::model::Pool<'_>| labels.iter().all(|(k, v)| p.labels.get(*k).map_or(p.is_open(k), |l| **l == **v));
+        let fits = |p: &crate::model::Pool<'_>| {
+            labels.iter().all(|(k, v)| p.labels.get(*k).map_or(p.is_open(k), |l| **l == **v))
+        };
         if labels.is_empty() || model.pools.iter().any(fits) {
             continue;
         }
@@ -367,7 +368,8 @@ fn no_flavor(model: &Model<'_>, out: &mut Sink<'_>) {
                 // Of the flavor that comes nearest.
                 let differing = obstacles.iter().filter_map(|(_, flavor, _)| {
                     let labels = flavor.spec.node_labels.iter();
-                    let mut keys = labels.filter(|(k, v)| group.selects(k).is_some_and(|w| *w != ***v)).map(|(k, _)| &**k);
+                    let mut keys =
+                        labels.filter(|(k, v)| group.selects(k).is_some_and(|w| *w != ***v)).map(|(k, _)| &**k);
                     let first = keys.next()?;
                     Some((keys.count(), first))
                 });

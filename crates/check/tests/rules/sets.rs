@@ -60,7 +60,9 @@ fn dynamic_slices_are_right() {
 #[test]
 fn a_ladder_of_classes_that_every_job_is_on_is_only_noted() {
     let class = |name: &str, value: i32| {
-        format!("apiVersion: kueue.x-k8s.io/v1beta2\nkind: WorkloadPriorityClass\nmetadata: {{name: {name}}}\nvalue: {value}\n---\n")
+        format!(
+            "apiVersion: kueue.x-k8s.io/v1beta2\nkind: WorkloadPriorityClass\nmetadata: {{name: {name}}}\nvalue: {value}\n---\n"
+        )
     };
     let job = |labels: &str| {
         format!(
@@ -87,8 +89,11 @@ fn objects_with_generated_names_are_told_apart_by_what_they_begin_with() {
     let report = look("teams.yaml", |_| text.to_owned());
     assert_eq!(report.findings.iter().map(|f| f.diagnostic.object.as_str()).collect::<Vec<_>>(), ["Job night-"]);
     let allowed = look("teams.yaml", |_| {
-        text.replace("{generateName", "{namespace: team, annotations: {slicegate.dev/allow: 'SG0302, SG0010'}, generateName")
-            .replace("image: i", "image: 1")
+        text.replace(
+            "{generateName",
+            "{namespace: team, annotations: {slicegate.dev/allow: 'SG0302, SG0010'}, generateName",
+        )
+        .replace("image: i", "image: 1")
     });
     assert_eq!(codes(&allowed), [("SG0011", 4)], "{allowed:?}");
 }
@@ -105,5 +110,8 @@ fn fields_of_another_shape_are_written_out() {
     let (code, help) = queue("preemption: {reclaimWithinCohort: Any, borrowWithinCohort: LowerPriority}");
     assert_eq!((code, help.as_str()), ("SG0103", "write `borrowWithinCohort: {policy: LowerPriority}`"));
     let (code, help) = queue("admissionChecks: [dws]");
-    assert_eq!((code, help.as_str()), ("SG0101", "write `admissionChecksStrategy: {admissionChecks: [{name: CHECK}]}`"));
+    assert_eq!(
+        (code, help.as_str()),
+        ("SG0101", "write `admissionChecksStrategy: {admissionChecks: [{name: CHECK}]}`")
+    );
 }

@@ -9,6 +9,7 @@ use slicegate_workload::{Key, Timestamp};
 
 use super::job::JobView;
 use super::matching::max_execution_time;
+use super::start::is_stopping;
 use crate::controller::{Controller, Then, event};
 use crate::io::{EventType, Operation, field_manager};
 use crate::jobs::{annotation, as_job, label};
@@ -156,7 +157,10 @@ impl Controller {
         }
         let Some(workload) = self.store.workload(key).cloned() else { return };
         if workload.metadata.deletion_timestamp.is_some() {
-            self.drop_finalizer(&workload);
+            // A job that is being stopped learns from it what its pods were like before.
+            if !is_stopping(&view.object) || self.stop_job(view, Some(key), "") {
+                self.drop_finalizer(&workload);
+            }
             return;
         }
         let note = format!("Deleted not matching Workload: {key}");

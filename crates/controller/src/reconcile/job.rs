@@ -142,8 +142,10 @@ impl Controller {
             return;
         }
         if workload.deleting {
-            self.stop_job(view, Some(key), "Workload is deleted");
-            self.drop_finalizer(&object);
+            // What its pods were like before is written in the Workload alone.
+            if self.stop_job(view, Some(key), "Workload is deleted") {
+                self.drop_finalizer(&object);
+            }
             return;
         }
         let gates = self.config.engine.gates;

@@ -3,7 +3,7 @@
 pub(crate) use apply::Applied;
 mod apply;
 mod history;
-mod immutable;
+pub(crate) mod immutable;
 mod parts;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -274,6 +274,19 @@ impl Controller {
         }
     }
 
+    /// Takes back what was decided of a workload while a write of it was on its way: the object has moved on since, and it is
+    /// decided anew.
+    fn drop_outdated_plans(&mut self, now: Timestamp) {
+        let free = |key: &&Key| !self.store.is_locked(&workload_ref(key));
+        let outdated: Vec<Key> = self.plans.keys().filter(free).cloned().collect();
+        for key in outdated {
+            let Some(plan) = self.plans.remove(&key) else { continue };
+            self.report(now, &key, &plan.then.reports, Written::Failed);
+            self.dirty.insert(workload_ref(&key));
+            self.dirty.extend(self.job_of(&key));
+        }
+    }
+
     /// Tries writes again that went without an answer.
     fn repeat_unanswered(&mut self, now: Timestamp) {
         while let Some(&(at, id)) = self.unanswered.first()
@@ -501,12 +514,17 @@ impl Controller {
     pub fn reconcile(&mut self, now: Timestamp) -> Effects {
         for reference in self.store.release_expired(now) {
             self.finalizers_due |= CONFIGURATION.contains(&reference.kind);
+            // Whoever wanted to write it looks again.
+            if let Some(object) = self.store.get(&reference).cloned() {
+                self.mark(&object, None);
+            }
             self.dirty.insert(reference);
         }
         while let Some(reference) = self.timers.pop_due(now) {
             self.dirty.insert(reference);
         }
         self.repeat_unanswered(now);
+        self.drop_outdated_plans(now);
         // Feeding one object may mark others; each is fed once.
         let mut work = BTreeSet::new();
         while let Some(reference) = self.dirty.pop_first() {

@@ -193,6 +193,11 @@ impl Store {
         self.blocked.first().map(|(until, _)| *until)
     }
 
+    /// Until when the object may not be written because writes of it failed.
+    pub(crate) fn blocked_until(&self, reference: &ObjectRef) -> Option<Timestamp> {
+        self.slots.get(reference)?.blocked_until
+    }
+
     /// Whether the object may not be written now: a write is on its way or failed a moment ago.
     pub(crate) fn is_locked(&self, reference: &ObjectRef) -> bool {
         self.slots.get(reference).is_some_and(|s| s.outstanding.is_some() || s.blocked_until.is_some())

@@ -118,7 +118,7 @@ pub fn eviction_event(workload: &Workload, step: &EvictionStep) -> Event {
 }
 
 /// Gives the quota of an evicted workload back, once nothing of its job runs any more: the condition `Requeued` tells whether
-/// it competes again at once, and the reservation goes. Returns whether anything changed; a workload that is not evicted
+/// it competes again at once, the reservation goes, and checks that were answered since the eviction start over. Returns whether anything changed; a workload that is not evicted
 /// stays as it is.
 pub fn release(workload: &Workload, status: &mut WorkloadStatus, at: At, gates: &Gates) -> bool {
     let Some(evicted) = status.conditions.get(&ConditionType::Evicted).filter(|c| c.status == Status::True) else {
@@ -133,6 +133,7 @@ pub fn release(workload: &Workload, status: &mut WorkloadStatus, at: At, gates: 
         let word = if gates.unadmitted_workloads_observability { "PendingEvaluation" } else { "Pending" };
         changed |= at.set(status, ConditionType::QuotaReserved, Status::False, word, &message);
         status.admission = None;
+        reset_checks(status, at.now);
         changed |= sync_admitted(status, at, gates);
     }
     changed

@@ -9,7 +9,7 @@ use slicegate_api::provisioning::{
 use slicegate_api::{
     Condition, Kind, Object, ObjectMeta, ObjectRef, PodSpec, PodTemplate, PodTemplateSpec, convert, kueue,
 };
-use slicegate_workload::{CheckState, CheckStatus, PodSetUpdate, Timestamp, Workload};
+use slicegate_workload::{CheckState, CheckStatus, Key, PodSetUpdate, Timestamp, Workload};
 
 use crate::controller::{Controller, Then, event};
 use crate::io::{EventType, Operation, field_manager};
@@ -376,6 +376,7 @@ impl Controller {
             }
             complete = false;
             if self.store.is_locked(&template_ref) {
+                self.wake_when_free(key, &template_ref);
                 continue;
             }
             let Some(template) = self.request_template(object, pod_set) else { return };
@@ -391,6 +392,7 @@ impl Controller {
             self.write(field_manager::PROVISIONING, Operation::Create(template.into()), then);
         }
         if !complete || self.store.is_locked(&reference) {
+            self.wake_when_free(key, &reference);
             return;
         }
         let request = ProvisioningRequest {
@@ -414,6 +416,13 @@ impl Controller {
             ..Then::default()
         };
         self.write(field_manager::PROVISIONING, Operation::Create(request.into()), then);
+    }
+
+    /// Looks at a workload again when an object that it needs may be made again. It may not exist, or have another owner.
+    fn wake_when_free(&mut self, workload: &Key, needed: &ObjectRef) {
+        if let Some(until) = self.store.blocked_until(needed) {
+            self.wake(&workload_ref(workload), until);
+        }
     }
 
     /// The pods that capacity is asked for: with the selectors and tolerations of their flavors.

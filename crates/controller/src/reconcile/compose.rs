@@ -157,8 +157,10 @@ impl Controller {
         }
         let Some(workload) = self.store.workload(key).cloned() else { return };
         if workload.metadata.deletion_timestamp.is_some() {
-            // A job that is being stopped learns from it what its pods were like before.
-            if !is_stopping(&view.object) || self.stop_job(view, Some(key), "") {
+            // A job that is being stopped, or that somebody else suspended, learns from it what its pods were like before.
+            let started = self.fed.workloads.get(key).is_some_and(|w| w.is_admitted());
+            let restores = is_stopping(&view.object) || view.suspended && started;
+            if !restores || self.stop_job(view, Some(key), "") {
                 self.drop_finalizer(&workload);
             }
             return;

@@ -223,6 +223,10 @@ impl Controller {
         }
         if view.suspended {
             if workload.is_admitted() {
+                // Pods of an earlier start go before others come.
+                if view.active && !view.elastic {
+                    return;
+                }
                 self.settle_or(now, view, key, Self::start_job);
                 return;
             }

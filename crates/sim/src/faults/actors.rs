@@ -285,7 +285,8 @@ pub(super) fn change_class(server: &mut Server, which: u16, how: u16) -> Option<
     Some(text)
 }
 
-pub(super) fn toggle(server: &mut Server, which: u16) -> Option<String> {
+/// Starts or suspends a job by hand. Returns it and whether it is suspended now.
+pub(super) fn toggle(server: &mut Server, which: u16) -> Option<(ObjectRef, bool)> {
     let mut job = chosen(&open_jobs(server), which)?;
     let suspended = !is_suspended(&job);
     match &mut job {
@@ -293,9 +294,9 @@ pub(super) fn toggle(server: &mut Server, which: u16) -> Option<String> {
         Object::JobSet(j) => Arc::make_mut(j).spec.suspend = Some(suspended),
         _ => {}
     }
-    let text = format!("{} suspend={suspended}", job.reference());
+    let reference = job.reference();
     server.put(job);
-    Some(text)
+    Some((reference, suspended))
 }
 
 fn edit_workload(

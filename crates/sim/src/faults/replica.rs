@@ -313,7 +313,9 @@ pub(super) fn describe_write(write: &Write) -> String {
     if let Operation::UpdateStatus(Object::Workload(w)) = &write.operation {
         let conditions: Vec<String> =
             w.status.conditions.iter().map(|c| format!("{}={} {}", c.type_, c.status, c.reason)).collect();
-        text = format!("{text} [{}]", conditions.join(", "));
+        let waits = w.status.conditions.iter().find(|c| c.type_ == "QuotaReserved" && c.status == "False");
+        let why = waits.map_or("", |c| c.message.as_str());
+        text = format!("{text} [{}] {why}", conditions.join(", "));
     } else if let Operation::Update(Object::Job(j)) = &write.operation {
         let spec = j.spec.as_ref();
         text = format!("{text} suspend={:?}", spec.and_then(|s| s.suspend));

@@ -126,8 +126,10 @@ pub(super) fn usage(workload: &kueue::Workload) -> Option<(String, BTreeMap<Stri
         let flavor = part.flavors.get(RESOURCE)?;
         let total: i64 = part.resource_usage.get(RESOURCE)?.0.parse().ok()?;
         let count = i64::from(part.count?);
+        // A smaller slice of an elastic job needs less than it was given.
+        let pods = i64::from(workload.spec.pod_sets.iter().find(|p| p.name == part.name)?.count);
         let done = workload.status.reclaimable_pods.iter().find(|r| r.name == part.name).map_or(0, |r| r.count);
-        let left = (count - i64::from(done)).max(0);
+        let left = (pods - i64::from(done)).max(0);
         *used.entry(flavor.clone()).or_insert(0) += (total * left).checked_div(count).unwrap_or(0);
     }
     Some((admission.cluster_queue.clone(), used))
@@ -146,22 +148,26 @@ pub(super) fn used(server: &Server) -> BTreeMap<(String, String), i64> {
     all
 }
 
-/// No ClusterQueue uses more than its quota and what it may borrow, and all of a cohort together no more than their quotas.
-pub(super) fn within(server: &Server, capacity: &Capacity) -> Result<(), String> {
+/// The ClusterQueue of what was admitted uses no more than its quota and what it may borrow, and all of its cohort together no
+/// more than their quotas, of the flavors that it was given.
+pub(super) fn within(server: &Server, admitted: &Object, capacity: &Capacity) -> Result<(), String> {
+    let Object::Workload(workload) = admitted else { return Ok(()) };
+    let Some((into, given)) = usage(workload) else { return Err("its usage cannot be read".to_owned()) };
     let mut together: BTreeMap<(bool, String), (i64, i64)> = BTreeMap::new();
     let used = used(server);
-    for ((queue, flavor), amount) in &used {
+    let concerns = |queue: &str, flavor: &str| (queue == "c") == (into == "c") && given.contains_key(flavor);
+    for ((queue, flavor), amount) in used.iter().filter(|((q, f), _)| concerns(q, f)) {
         let Some((nominal, borrowing)) = capacity.get(&(queue.clone(), flavor.clone())) else {
             return Err(format!("ClusterQueue {queue} uses {amount} of flavor {flavor}, which it does not have"));
         };
-        if borrowing.is_some_and(|limit| *amount > nominal + limit) {
+        if *queue == into && borrowing.is_some_and(|limit| *amount > nominal + limit) {
             return Err(format!(
                 "ClusterQueue {queue} uses {amount} of flavor {flavor}, quota {nominal}, {borrowing:?} borrowed"
             ));
         }
         together.entry((queue == "c", flavor.clone())).or_default().0 += amount;
     }
-    for ((queue, flavor), (nominal, _)) in capacity {
+    for ((queue, flavor), (nominal, _)) in capacity.iter().filter(|((q, f), _)| concerns(q, f)) {
         together.entry((queue == "c", flavor.clone())).or_default().1 += nominal;
     }
     for ((_, flavor), (amount, nominal)) in together {

@@ -126,7 +126,7 @@ impl Server {
                 self.complain(|| why);
             }
             if self.strict
-                && let Err(why) = rules::within(self, capacity)
+                && let Err(why) = rules::within(self, after, capacity)
             {
                 self.complain(|| format!("{reference} is admitted: {why}"));
             }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use slicegate_admission::CheckSpec;
-use slicegate_api::{Kind, Object, ObjectRef, convert};
+use slicegate_api::{Kind, Object, ObjectRef, convert, kueue};
 use slicegate_workload::{
-    ClusterQueueSpec, CohortSpec, FlavorSpec, Key, LocalQueueSpec, Timestamp, TopologySpec, Workload,
+    ClusterQueueSpec, CohortSpec, FlavorSpec, Key, LocalQueueSpec, ResourceList, Timestamp, TopologySpec, Workload,
 };
 
 use crate::controller::{Controller, event};
@@ -55,7 +55,7 @@ fn boxed(labels: Option<&BTreeMap<String, String>>) -> BTreeMap<Box<str>, Box<st
 }
 
 /// The value of the condition `Active` of an admission check.
-pub(crate) fn check_is_active(check: &slicegate_api::kueue::AdmissionCheck) -> bool {
+pub(crate) fn check_is_active(check: &kueue::AdmissionCheck) -> bool {
     check.status.conditions.iter().any(|c| c.type_ == "Active" && c.status == "True")
 }
 
@@ -108,6 +108,9 @@ impl Controller {
                     News::Same => return,
                     News::Set(spec) => self.engine.set_local_queue(now, spec),
                     News::Gone => self.engine.remove_local_queue(now, &key),
+                }
+                if let Some(Object::LocalQueue(queue)) = &object {
+                    self.restore_past_usage(now, &key, queue);
                 }
                 self.mark_workloads(|w| w.key.namespace == key.namespace && w.spec.queue_name == key.name);
             }
@@ -209,6 +212,22 @@ impl Controller {
         }
         self.stale.all = true;
         self.touched = true;
+    }
+
+    /// Tells the engine what a LocalQueue had used before this controller started: its status says so. What the controller
+    /// writes there itself later tells it nothing new.
+    fn restore_past_usage(&mut self, now: Timestamp, key: &Key, queue: &kueue::LocalQueue) {
+        if self.config.engine.admission_fair_sharing.is_none() {
+            return;
+        }
+        let kept = queue.status.fair_sharing.as_ref().and_then(|s| s.admission_fair_sharing_status.as_ref());
+        let at = kept.and_then(|k| k.last_update.as_ref()).map_or(now, convert::timestamp);
+        let consumed = match kept.map(|k| convert::resource_list(&k.consumed_resources)) {
+            Some(Ok(consumed)) => consumed,
+            // Nobody but the controller writes this; what cannot be read counts for nothing.
+            Some(Err(_)) | None => ResourceList::new(),
+        };
+        self.engine.restore_consumed(now, at, key, &consumed);
     }
 
     fn feed_workload(&mut self, now: Timestamp, reference: &ObjectRef, object: Option<&Object>) {

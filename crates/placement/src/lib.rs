@@ -105,7 +105,7 @@ pub use assignment::{
 pub use capacity::PlacementUsage;
 pub use counts::Counts;
 pub use failure::{Exclusions, Failure, LayerFit, Unit};
-pub use node::{Node, OtherPods};
+pub use node::{Node, OtherPod, OtherPods};
 pub use order::Profile;
 pub use request::{PodRequest, PodSetRequest, Replacement};
 pub use topologies::{Features, Mark, Placement, Topologies};

@@ -38,6 +38,15 @@ impl Node {
     }
 }
 
+/// A pod of [`OtherPods`].
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct OtherPod {
+    /// The node that it runs on.
+    pub node: Box<str>,
+    /// What it requests, without the pod itself.
+    pub requests: Requests,
+}
+
 /// The pods that run on nodes without a place given by topology-aware placement.
 ///
 /// They are known by a key (namespace and name, a uid). The shell decides which pods those are: the ones that are bound to a
@@ -56,8 +65,8 @@ impl Node {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct OtherPods {
-    /// Node and requests, the pod itself counted among them, by key.
-    pods: BTreeMap<Box<str>, (Box<str>, Requests)>,
+    /// By key.
+    pods: BTreeMap<Box<str>, OtherPod>,
     /// Sum and number of pods by node.
     nodes: BTreeMap<Box<str>, (Requests, usize)>,
 }
@@ -68,26 +77,34 @@ impl OtherPods {
         Self::default()
     }
 
-    /// Counts a pod on a node. A pod that was known is counted where and as it is now.
-    pub fn insert(&mut self, key: &str, node: &str, mut requests: Requests) {
-        self.remove(key);
-        requests.add(PODS, 1);
-        let (sum, count) = self.nodes.entry(node.into()).or_default();
-        sum.add_all(&requests);
-        *count = count.saturating_add(1);
-        self.pods.insert(key.into(), (node.into(), requests));
+    /// A pod by its key.
+    pub fn get(&self, key: &str) -> Option<&OtherPod> {
+        self.pods.get(key)
     }
 
-    /// Forgets a pod: it ended, was deleted or lost its node. Nothing happens if it is not known.
-    pub fn remove(&mut self, key: &str) {
-        let Some((node, requests)) = self.pods.remove(key) else { return };
-        if let Some((sum, count)) = self.nodes.get_mut(&node) {
-            sum.subtract_all(&requests);
+    /// Counts a pod on a node. A pod that was known is counted where and as it is now; what it was is returned.
+    pub fn insert(&mut self, key: &str, node: &str, requests: Requests) -> Option<OtherPod> {
+        let before = self.remove(key);
+        let (sum, count) = self.nodes.entry(node.into()).or_default();
+        sum.add_all(&requests);
+        sum.add(PODS, 1);
+        *count = count.saturating_add(1);
+        self.pods.insert(key.into(), OtherPod { node: node.into(), requests });
+        before
+    }
+
+    /// Forgets a pod: it ended, was deleted or lost its node. `None` if it was not known.
+    pub fn remove(&mut self, key: &str) -> Option<OtherPod> {
+        let pod = self.pods.remove(key)?;
+        if let Some((sum, count)) = self.nodes.get_mut(&pod.node) {
+            sum.subtract_all(&pod.requests);
+            sum.add(PODS, -1);
             *count = count.saturating_sub(1);
             if *count == 0 {
-                self.nodes.remove(&node);
+                self.nodes.remove(&pod.node);
             }
         }
+        Some(pod)
     }
 
     /// What the pods of a node use together; `None` if it has none.

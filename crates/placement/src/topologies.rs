@@ -144,6 +144,11 @@ impl Topologies {
         self.entries.iter_mut().for_each(|e| e.capacity.forget_placed());
     }
 
+    /// Whether no flavor has a topology.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// The tree of a flavor; `None` if the flavor has no topology that is known.
     pub fn tree(&self, flavor: FlavorId) -> Option<&Tree> {
         self.entry(flavor).map(|(_, e)| &e.tree)

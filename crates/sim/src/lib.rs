@@ -17,6 +17,8 @@ pub mod faults;
 mod input;
 mod names;
 mod narrator;
+mod plan;
+mod play;
 mod preflight;
 pub mod render;
 mod simulation;

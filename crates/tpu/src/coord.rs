@@ -148,17 +148,16 @@ impl Extent {
     }
 
     /// The coordinate with this linear index; `None` outside.
-    pub fn coord(self, index: u32) -> Option<Coord> {
+    pub const fn coord(self, index: u32) -> Option<Coord> {
         if index >= self.volume() {
             return None;
         }
-        let (dim_x, dim_y) = (u32::from(self.x), u32::from(self.y));
-        let axis = |value: u32| u16::try_from(value).ok();
-        Some(Coord { x: axis(index % dim_x)?, y: axis(index / dim_x % dim_y)?, z: axis(index / (dim_x * dim_y))? })
+        let (dim_x, dim_y) = (self.x as u32, self.y as u32);
+        Some(Coord { x: axis(index % dim_x), y: axis(index / dim_x % dim_y), z: axis(index / (dim_x * dim_y)) })
     }
 
     /// All coordinates inside, in index order.
-    pub fn coords(self) -> Coords {
+    pub const fn coords(self) -> Coords {
         Block { origin: Coord::ORIGIN, extent: self }.coords()
     }
 
@@ -185,6 +184,12 @@ impl Extent {
     pub(crate) const fn tile_origin(self, tile: Coord) -> Coord {
         Coord { x: tile.x.saturating_mul(self.x), y: tile.y.saturating_mul(self.y), z: tile.z.saturating_mul(self.z) }
     }
+}
+
+/// A position on an axis: a number known to be below [`Extent::MAX_DIM`].
+const fn axis(value: u32) -> u16 {
+    let [low, high, ..] = value.to_le_bytes();
+    u16::from_le_bytes([low, high])
 }
 
 impl fmt::Display for Extent {
@@ -214,7 +219,7 @@ impl Block {
     }
 
     /// All coordinates inside, x fastest.
-    pub fn coords(self) -> Coords {
+    pub const fn coords(self) -> Coords {
         Coords { block: self, next: 0, end: self.extent.volume() }
     }
 }

@@ -54,65 +54,80 @@ impl Ici {
     }
 
     /// The number of links at a chip; 0 outside the grid.
-    pub fn degree(self, chip: Coord) -> u32 {
+    pub const fn degree(self, chip: Coord) -> u32 {
         if !self.extent.contains(chip) {
             return 0;
         }
-        let on_axis = |axis: Axis| {
-            let (at, last) = (chip.get(axis), self.extent.get(axis) - 1);
-            if self.is_ring(axis) { 2 } else { u32::from(at > 0) + u32::from(at < last) }
-        };
-        Axis::ALL.into_iter().map(on_axis).sum()
+        self.degree_on(Axis::X, chip) + self.degree_on(Axis::Y, chip) + self.degree_on(Axis::Z, chip)
+    }
+
+    const fn degree_on(self, axis: Axis, chip: Coord) -> u32 {
+        let (at, last) = (chip.get(axis), self.extent.get(axis) - 1);
+        if self.is_ring(axis) { 2 } else { (at > 0) as u32 + (at < last) as u32 }
     }
 
     /// The number of links in all.
-    pub fn links(self) -> u32 {
-        let on_axis = |axis: Axis| {
-            let len = u32::from(self.extent.get(axis));
-            let links_a_line = if self.is_ring(axis) { len } else { len - 1 };
-            self.extent.volume() / len * links_a_line
-        };
-        Axis::ALL.into_iter().map(on_axis).sum()
+    pub const fn links(self) -> u32 {
+        self.links_on(Axis::X) + self.links_on(Axis::Y) + self.links_on(Axis::Z)
+    }
+
+    const fn links_on(self, axis: Axis) -> u32 {
+        let len = self.extent.get(axis) as u32;
+        let links_a_line = if self.is_ring(axis) { len } else { len - 1 };
+        self.extent.volume() / len * links_a_line
     }
 
     /// The fewest links that a plane across one axis cuts when it halves the grid (as evenly as an odd length allows):
     /// what limits an exchange of everything with everybody. 0 for a single chip.
-    pub fn bisection_links(self) -> u32 {
-        let across = |axis: Axis| {
-            let len = self.extent.get(axis);
-            let cuts = if self.is_ring(axis) { 2 } else { 1 };
-            (len > 1).then(|| self.extent.volume() / u32::from(len) * cuts)
-        };
-        Axis::ALL.into_iter().filter_map(across).min().unwrap_or(0)
+    ///
+    /// On every slice that is sold no other way of halving the chips cuts fewer links.
+    pub const fn bisection_links(self) -> u32 {
+        let (x, y, z) = (self.cut_across(Axis::X), self.cut_across(Axis::Y), self.cut_across(Axis::Z));
+        let least = if x < y { x } else { y };
+        let least = if least < z { least } else { z };
+        if least == u32::MAX { 0 } else { least }
+    }
+
+    /// The links that a plane in the middle of an axis cuts; the largest number where there is no middle.
+    const fn cut_across(self, axis: Axis) -> u32 {
+        let len = self.extent.get(axis) as u32;
+        let cuts = if self.is_ring(axis) { 2 } else { 1 };
+        if len > 1 { self.extent.volume() / len * cuts } else { u32::MAX }
     }
 
     /// The number of links on a shortest way between two chips; `None` if one is not in the grid.
-    pub fn distance(self, from: Coord, to: Coord) -> Option<u32> {
+    pub const fn distance(self, from: Coord, to: Coord) -> Option<u32> {
         if !self.extent.contains(from) || !self.extent.contains(to) {
             return None;
         }
-        let on_axis = |axis: Axis| {
-            let direct = from.get(axis).abs_diff(to.get(axis));
-            let len = self.extent.get(axis);
-            u32::from(if self.is_ring(axis) { direct.min(len - direct) } else { direct })
-        };
-        Some(Axis::ALL.into_iter().map(on_axis).sum())
+        Some(
+            self.distance_on(Axis::X, from, to)
+                + self.distance_on(Axis::Y, from, to)
+                + self.distance_on(Axis::Z, from, to),
+        )
+    }
+
+    const fn distance_on(self, axis: Axis, from: Coord, to: Coord) -> u32 {
+        let direct = from.get(axis).abs_diff(to.get(axis));
+        let around = self.extent.get(axis) - direct;
+        (if self.is_ring(axis) && around < direct { around } else { direct }) as u32
     }
 
     /// The longest of all shortest ways, in links.
-    pub fn diameter(self) -> u32 {
-        let on_axis = |axis: Axis| {
-            let len = self.extent.get(axis);
-            u32::from(if self.is_ring(axis) { len / 2 } else { len - 1 })
-        };
-        Axis::ALL.into_iter().map(on_axis).sum()
+    pub const fn diameter(self) -> u32 {
+        self.diameter_on(Axis::X) + self.diameter_on(Axis::Y) + self.diameter_on(Axis::Z)
+    }
+
+    const fn diameter_on(self, axis: Axis) -> u32 {
+        let len = self.extent.get(axis);
+        (if self.is_ring(axis) { len / 2 } else { len - 1 }) as u32
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::slice::tests::any_slice;
+    use crate::slice::tests::{all_slices, any_slice};
     use proptest::prelude::*;
     use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -150,6 +165,39 @@ mod tests {
         let ici = Ici::new(Extent::new(2, 2, 4).unwrap(), Wrap::NONE);
         assert_eq!((ici.links(), ici.diameter(), ici.bisection_links()), (8 + 8 + 12, 5, 4));
         assert_eq!(Ici::new(Extent::UNIT, Wrap::NONE).bisection_links(), 0);
+    }
+
+    /// The fewest links between any half of the chips and the other half, by trying every half that holds the first chip.
+    fn thinnest_half(ici: Ici) -> u32 {
+        let n_chips = ici.extent().volume();
+        let links: Vec<(u32, u32)> = ici
+            .extent()
+            .coords()
+            .flat_map(|chip| ici.neighbors(chip).map(move |next| (chip, next)))
+            .map(|(chip, next)| (ici.extent().index(chip).unwrap(), ici.extent().index(next).unwrap()))
+            .filter(|(chip, next)| chip < next)
+            .collect();
+        let cut = |half: u32| links.iter().filter(|&&(a, b)| (half >> a & 1) != (half >> b & 1)).count();
+        let halves = (1u32..1 << n_chips).step_by(2).filter(|half| half.count_ones() == n_chips / 2);
+        halves.map(cut).min().map_or(0, |links| u32::try_from(links).unwrap())
+    }
+
+    #[test]
+    fn no_half_of_a_small_slice_is_joined_by_fewer_links_than_the_bisection() {
+        let mut tried = BTreeSet::new();
+        for slice in all_slices().filter(|slice| (2..=16).contains(&slice.chips())) {
+            if tried.insert(slice.ici()) {
+                assert_eq!(slice.ici().bisection_links(), thinnest_half(slice.ici()), "{slice}");
+            }
+        }
+        // No slice this small closes a ring, so rings of four are tried beside them.
+        for wrap in [Wrap::ALL, Wrap { x: true, ..Wrap::NONE }] {
+            for extent in [Extent::of(4, 4, 1), Extent::of(4, 2, 2), Extent::of(4, 1, 1)] {
+                let ici = Ici::new(extent, wrap);
+                assert_eq!(ici.bisection_links(), thinnest_half(ici), "{extent} {wrap}");
+            }
+        }
+        assert_eq!(tried.len(), 5);
     }
 
     proptest! {

@@ -70,15 +70,23 @@ impl TopologyError {
 
 impl Accelerator {
     /// Whether slices of this shape exist.
-    pub fn supports(self, topology: Topology) -> bool {
+    ///
+    /// ```
+    /// use slicegate_tpu::{Accelerator, Topology};
+    ///
+    /// const SHAPE: Topology = Topology::new_2d(4, 8).unwrap();
+    /// const _: () = assert!(Accelerator::V6eSlice.supports(SHAPE)); // decided while compiling
+    /// ```
+    pub const fn supports(self, topology: Topology) -> bool {
         match self.shapes() {
-            Shapes::Listed(list) => list.contains(&topology),
+            Shapes::Listed(list) => is_listed(list, topology),
             Shapes::Cubes { small, max_cubes } => {
-                small.contains(&topology)
-                    || topology.cube_grid().is_some_and(|grid| {
-                        let [x, y, z] = grid.dims();
-                        x <= y && y <= z && z <= MAX_CUBES_PER_AXIS && grid.volume() <= max_cubes
-                    })
+                if is_listed(small, topology) {
+                    return true;
+                }
+                let Some(grid) = topology.cube_grid() else { return false };
+                let [x, y, z] = grid.dims();
+                x <= y && y <= z && z <= MAX_CUBES_PER_AXIS && grid.volume() <= max_cubes
             }
         }
     }
@@ -189,6 +197,16 @@ impl Accelerator {
     pub(crate) const fn is_3d(self) -> bool {
         matches!(self.shapes(), Shapes::Cubes { .. })
     }
+}
+
+const fn is_listed(mut list: &[Topology], topology: Topology) -> bool {
+    while let [first, rest @ ..] = list {
+        if first.is(topology) {
+            return true;
+        }
+        list = rest;
+    }
+    false
 }
 
 /// The box of this many cubes with the smallest sum of sizes; ties go to the shortest longest side.
@@ -347,6 +365,26 @@ mod tests {
         }
         // Up to its largest slice, v5p has a default for exactly the listed sizes.
         assert_eq!((1..=6144).filter(|&chips| Accelerator::V5pSlice.default_topology(chips).is_some()).count(), n_v5p);
+    }
+
+    #[test]
+    fn default_shapes_of_v4_are_the_published_ones() {
+        let published = [
+            (8, "2x2x1"),
+            (16, "2x2x2"),
+            (32, "2x2x4"),
+            (64, "2x4x4"),
+            (128, "4x4x4"),
+            (256, "4x4x8"),
+            (512, "4x8x8"),
+            (1024, "8x8x8"),
+            (1536, "8x8x12"),
+            (2048, "8x8x16"),
+            (4096, "8x16x16"),
+        ];
+        for (cores, shape) in published {
+            assert_eq!(Accelerator::V4Podslice.default_topology(cores / 2), Some(shape.parse().unwrap()), "v4-{cores}");
+        }
     }
 
     #[track_caller]

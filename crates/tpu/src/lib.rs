@@ -5,6 +5,17 @@
 //! worker 5 hold, and which of its links wrap around? This crate answers them from tables and arithmetic: it does no
 //! I/O, allocates only for error messages and label values, and never panics.
 //!
+//! Everything about a shape that is known to exist can be computed in constants:
+//!
+//! ```
+//! use slicegate_tpu::{Coord, Extent, Ici, Topology, Wrap};
+//!
+//! const CUBE: Ici = Ici::new(Topology::CUBE.extent(), Wrap::ALL);
+//! const _: () = assert!(CUBE.diameter() == 6 && CUBE.bisection_links() == 32);
+//! const LAST: Option<Coord> = Extent::new(2, 2, 4).unwrap().coord(15);
+//! # assert_eq!(LAST, Some(Coord::new(1, 1, 3)));
+//! ```
+//!
 //! # From a node pool to a slice
 //!
 //! A [`SliceShape`] is a [`MachineType`] and a [`Topology`] that GKE makes of it. It cannot be illegal, so the rest
@@ -123,6 +134,9 @@
 //! | 2x8 on v5e and v6e | no | listed by Ray |
 //! | wrap of v3 slices | none | a torus in its pages |
 //! | memory of tpu7x-standard-4t | 960 GB | 992 GB |
+//! | TPU7x slices of more than 2000 hosts | sold | above one Compute Engine instance group |
+//! | order of host axes | x fastest, as Ray has it | not confirmed on hardware |
+//! | `tpu7` (without x) | not a product, left out | in the sources of GKE's autoscaler and of xpk |
 
 mod accelerator;
 mod accelerator_type;
@@ -154,3 +168,8 @@ pub use superpod::{
 };
 pub use superslice::{IllegalSuperSlice, SuperSlice, SuperSliceProblem};
 pub use topology::{ParseTopologyError, Rank, Topology, TopologyProblem};
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

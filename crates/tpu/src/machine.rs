@@ -198,6 +198,11 @@ impl MachineType {
         self.chips() * self.generation().cores_per_chip()
     }
 
+    /// High-bandwidth memory of the chips of one VM in GB, as published: beside [`MachineType::memory_gb`], not part of it.
+    pub const fn hbm_gb(self) -> u32 {
+        self.chips() * self.generation().hbm_gb_per_chip()
+    }
+
     /// How the chips of one VM lie: `1,1,1`, `2,2,1` or `2,4,1`. The runtime's `TPU_CHIPS_PER_HOST_BOUNDS`.
     pub const fn chip_bounds(self) -> Extent {
         match spec(self).chips {
@@ -352,6 +357,7 @@ mod tests {
         assert_eq!(MachineType::Ct6eStandard8t.cores(), 8);
         assert_eq!(MachineType::Ct5pHightpu4t.cores(), 8);
         assert_eq!(MachineType::Ct5lpHightpu1t.cores(), 1);
+        assert_eq!(MachineType::Tpu7xStandard4t.hbm_gb(), 768);
     }
 
     #[test]

@@ -110,13 +110,13 @@ impl Multislice {
     }
 
     /// Chips in all slices.
-    pub fn chips(self) -> u64 {
-        u64::from(self.slice.chips()) * u64::from(self.slices.get())
+    pub const fn chips(self) -> u64 {
+        self.slice.chips() as u64 * self.slices.get() as u64
     }
 
     /// Hosts in all slices.
-    pub fn hosts(self) -> u64 {
-        u64::from(self.slice.hosts()) * u64::from(self.slices.get())
+    pub const fn hosts(self) -> u64 {
+        self.slice.hosts() as u64 * self.slices.get() as u64
     }
 
     /// The number of a worker among all workers, slice by slice; `None` if there is no such slice or worker.

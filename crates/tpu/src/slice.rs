@@ -217,6 +217,11 @@ impl SliceShape {
         self.chips() * self.generation().cores_per_chip()
     }
 
+    /// High-bandwidth memory of all chips in GB, as published.
+    pub const fn hbm_gb(self) -> u32 {
+        self.chips() * self.generation().hbm_gb_per_chip()
+    }
+
     /// Hosts in the slice: VMs, nodes, and pods of the job that fills it.
     pub const fn hosts(self) -> u32 {
         self.host_bounds().volume()
@@ -297,7 +302,7 @@ impl SliceShape {
     /// assert_eq!(slice.worker_of_chip(Coord::new(3, 1, 0)), Some(1));
     /// # Ok::<(), slicegate_tpu::SliceError>(())
     /// ```
-    pub fn host_of_worker(self, worker: u32) -> Option<Coord> {
+    pub const fn host_of_worker(self, worker: u32) -> Option<Coord> {
         self.host_bounds().coord(worker)
     }
 
@@ -307,9 +312,11 @@ impl SliceShape {
     }
 
     /// The box of chips on a worker's host.
-    pub fn chips_of_worker(self, worker: u32) -> Option<Block> {
-        let host = self.host_of_worker(worker)?;
-        Some(Block { origin: self.chip_bounds().tile_origin(host), extent: self.chip_bounds() })
+    pub const fn chips_of_worker(self, worker: u32) -> Option<Block> {
+        match self.host_of_worker(worker) {
+            Some(host) => Some(Block { origin: self.chip_bounds().tile_origin(host), extent: self.chip_bounds() }),
+            None => None,
+        }
     }
 
     /// The worker whose host holds a chip; `None` outside the slice.
@@ -318,7 +325,7 @@ impl SliceShape {
     }
 
     /// The coordinates of all chips, x fastest.
-    pub fn chip_coords(self) -> Coords {
+    pub const fn chip_coords(self) -> Coords {
         self.topology.extent().coords()
     }
 }

@@ -65,6 +65,15 @@ impl Topology {
         Self { rank: Rank::Three, extent: Extent::of(x, y, z) }
     }
 
+    /// Equality where a trait cannot be called.
+    pub(crate) const fn is(self, other: Self) -> bool {
+        let (left, right) = (self.extent, other.extent);
+        left.get(Axis::X) == right.get(Axis::X)
+            && left.get(Axis::Y) == right.get(Axis::Y)
+            && left.get(Axis::Z) == right.get(Axis::Z)
+            && matches!(self.rank, Rank::Two) == matches!(other.rank, Rank::Two)
+    }
+
     /// Whether this is written with two numbers or with three.
     pub const fn rank(self) -> Rank {
         self.rank

@@ -224,6 +224,9 @@ pub struct FlavorSpec {
     pub tolerations: Vec<Toleration>,
     /// The Topology of its nodes.
     pub topology: Option<Box<str>>,
+    /// Whether TPU workloads are admitted to it only when whole slices are free or can be provisioned. Kueue has no such
+    /// thing: it counts chips.
+    pub whole_slices: bool,
 }
 
 /// A Topology: node labels, coarsest first.

@@ -125,6 +125,7 @@ impl Engine {
         if heads.is_empty() {
             return cycle;
         }
+        self.settle_topologies();
         self.cycles = self.cycles.saturating_add(1);
         cycle.number = self.cycles;
         cycle.entries.reserve_exact(heads.len());

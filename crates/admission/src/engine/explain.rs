@@ -63,6 +63,7 @@ impl Engine {
             return Some(explanation);
         }
 
+        self.settle_topologies();
         let last = self.state.records.get(id)?.last.clone();
         let mut candidate = Candidate::new(id, node, None);
         self.nominate(&mut candidate);

@@ -90,6 +90,10 @@ impl<T> Slab<T> {
         self.items.iter().enumerate().filter_map(|(i, item)| Some((i, item.as_ref()?)))
     }
 
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut T)> + '_ {
+        self.items.iter_mut().enumerate().filter_map(|(i, item)| Some((i, item.as_mut()?)))
+    }
+
     pub(super) fn len(&self) -> usize {
         self.len
     }

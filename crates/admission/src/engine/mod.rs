@@ -9,6 +9,7 @@ mod explain;
 mod fair;
 mod guard;
 mod ids;
+mod nodes;
 mod objects;
 mod pending;
 mod process;
@@ -28,12 +29,14 @@ mod written;
 use std::collections::BTreeMap;
 
 use slicegate_flavor::{Assigner, ClusterQueueView, Features, FlavorTable, ResourceOrder};
+use slicegate_placement::Topologies;
 use slicegate_preemption::{Guard, Planner};
 use slicegate_quota::{Amount, FlavorResourceId, NodeId};
 use slicegate_workload::{EquivalenceOptions, RequestOptions, ResourceList, Timestamp, TopologySpec};
 
 use crate::Config;
 use ids::WorkloadId;
+use nodes::Cluster;
 use queue::{PendingQueue, Places};
 use shape::Shapes;
 use state::State;
@@ -95,6 +98,7 @@ pub struct Engine {
     places: Places,
     checks: BTreeMap<Box<str>, CheckSpec>,
     topologies: BTreeMap<Box<str>, TopologySpec>,
+    cluster: Cluster,
     overheads: BTreeMap<Box<str>, ResourceList>,
     /// Trees whose parked workloads come back, by root, and when.
     flushes: BTreeMap<NodeId, Timestamp>,
@@ -143,7 +147,16 @@ impl Engine {
             topology: gates.topology_aware_scheduling,
             elastic_topology: gates.elastic_jobs_via_workload_slices_with_tas,
         };
+        let placing = slicegate_placement::Features {
+            mixed_profile: gates.tas_profile_mixed,
+            multi_layer: gates.tas_multi_layer_topology,
+            overlapping_flavors: gates.tas_handle_overlapping_flavors,
+            balanced: gates.tas_balanced_placement,
+            preferred_affinity: gates.tas_respect_node_affinity_preferred,
+            elastic: gates.elastic_jobs_via_workload_slices_with_tas,
+        };
         let state = State {
+            topologies: Topologies::new(placing),
             usage_orders_victims: config.admission_fair_sharing.is_some() && gates.admission_fair_sharing,
             ..State::default()
         };
@@ -160,6 +173,7 @@ impl Engine {
             places: Places::default(),
             checks: BTreeMap::new(),
             topologies: BTreeMap::new(),
+            cluster: Cluster::default(),
             overheads: BTreeMap::new(),
             flushes: BTreeMap::new(),
             second_pass: BTreeMap::new(),

@@ -164,16 +164,25 @@ impl Engine {
         }
         let name = spec.name.clone();
         let is_update = old.is_some();
+        let had_topology = old.is_some_and(|f| f.topology.is_some());
+        let has_topology = spec.topology.is_some();
         self.flavors.set(id, spec);
         self.flavor_changed(now, &name, is_update);
+        if had_topology || has_topology {
+            self.topology_flavor_changed(now, id);
+        }
     }
 
     /// Removes a ResourceFlavor.
     pub fn remove_flavor(&mut self, now: Timestamp, name: &str) {
         self.state.now = now;
         let Some(id) = self.state.names.flavor(name) else { return };
+        let had_topology = self.flavors.get(id).is_some_and(|f| f.topology.is_some());
         self.flavors.remove(id);
         self.flavor_changed(now, name, false);
+        if had_topology {
+            self.topology_flavor_changed(now, id);
+        }
     }
 
     fn flavor_changed(&mut self, now: Timestamp, name: &str, is_update: bool) {
@@ -185,15 +194,20 @@ impl Engine {
     /// Adds or updates a Topology.
     pub fn set_topology(&mut self, now: Timestamp, spec: TopologySpec) {
         self.state.now = now;
+        if self.topologies.get(&spec.name) == Some(&spec) {
+            return;
+        }
+        let name = spec.name.clone();
         self.topologies.insert(spec.name.clone(), spec);
-        self.refresh_activity(now, |_| false);
+        self.topology_changed(now, &name);
     }
 
     /// Removes a Topology.
     pub fn remove_topology(&mut self, now: Timestamp, name: &str) {
         self.state.now = now;
-        self.topologies.remove(name);
-        self.refresh_activity(now, |_| false);
+        if self.topologies.remove(name).is_some() {
+            self.topology_changed(now, name);
+        }
     }
 
     /// Adds or updates an admission check.
@@ -291,7 +305,7 @@ impl Engine {
         is_active && !was_active
     }
 
-    fn refresh_activity(&mut self, now: Timestamp, always: impl Fn(&ClusterQueueSpec) -> bool) {
+    pub(super) fn refresh_activity(&mut self, now: Timestamp, always: impl Fn(&ClusterQueueSpec) -> bool) {
         for index in 0..self.state.queues.len() {
             let node = NodeId::from_index(index);
             let became_active = self.update_activity(node);

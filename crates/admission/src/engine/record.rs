@@ -3,11 +3,23 @@
 use std::collections::BTreeMap;
 
 use slicegate_flavor::LastTried;
-use slicegate_quota::{Amount, FlavorResourceId, NodeId};
-use slicegate_workload::{ConditionType, Key, Stage, Timestamp};
+use slicegate_placement::{PodRequest, Usage};
+use slicegate_quota::{Amount, FlavorId, FlavorResourceId, NodeId};
+use slicegate_workload::{ConditionType, Key, Stage, Timestamp, TopologyAssignment};
 
 use super::ids::{ClassId, LocalQueueId, ShapeId, Slab, WorkloadId};
 use super::stored::Stored;
+
+/// Places that pods of a pod set hold.
+#[derive(Clone, Debug)]
+pub(super) struct HeldPlaces {
+    pub(super) flavor: FlavorId,
+    pub(super) assignment: TopologyAssignment,
+    /// What one pod takes.
+    pub(super) request: PodRequest,
+    /// What they use, in terms of the trees as they are.
+    pub(super) usage: Usage,
+}
 
 /// Quota that a workload holds.
 #[derive(Clone, Debug)]
@@ -20,6 +32,8 @@ pub(super) struct Holding {
     pub(super) position: u32,
     /// What it uses.
     pub(super) usage: Vec<(FlavorResourceId, Amount)>,
+    /// Where its pods lie, as far as they were given places.
+    pub(super) places: Vec<HeldPlaces>,
     /// When it was given the quota.
     pub(super) reserved_at: Option<Timestamp>,
     /// Whether it may run.
@@ -85,6 +99,8 @@ pub(super) struct Record {
     /// Whether it may enter a queue.
     pub(super) admissible: bool,
     pub(super) closed_gate: bool,
+    /// Whether a single Pod owns it.
+    pub(super) owned_by_pod: bool,
     /// Whether a cycle is to look at it although it holds quota.
     pub(super) second_pass: bool,
     /// Whether an eviction for preemption was decided and not seen yet.
@@ -164,6 +180,11 @@ impl Records {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (WorkloadId, &Record)> + '_ {
         self.slab.iter().map(|(i, r)| (WorkloadId::from_index(i), r))
+    }
+
+    /// What is held, in the order of workloads.
+    pub(super) fn holdings_mut(&mut self) -> impl Iterator<Item = &mut Holding> + '_ {
+        self.slab.iter_mut().filter_map(|(_, r)| r.holding.as_deref_mut())
     }
 
     pub(super) fn len(&self) -> usize {

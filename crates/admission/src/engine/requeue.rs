@@ -44,14 +44,17 @@ impl Engine {
         self.places.set(c.id, Place::Nowhere);
         self.forget_preemptor(c.id);
         let Some(record) = self.state.records.get_mut(c.id) else { return };
+        let queue = record.queue;
         let conditions = &admitted.status.conditions;
         let before = record.holding.as_mut().and_then(|h| h.assumed.take());
         let shown = std::mem::replace(&mut record.status, admitted.status.clone().into());
+        let places = self.held_places(c.id);
         let holding = Holding {
             node: c.node,
-            queue: record.queue,
+            queue,
             position: 0,
             usage,
+            places,
             reserved_at: conditions.get(&ConditionType::QuotaReserved).map(|c| c.last_transition),
             admitted: conditions.is_true(&ConditionType::Admitted),
             pods_ready: conditions.is_true(&ConditionType::PodsReady),

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use slicegate_flavor::{Eligibility, FlavorTable, ResourceOrder, TopologyDemand};
+use slicegate_placement::PodRequest;
 use slicegate_quota::{Names, ResourceId};
 use slicegate_workload::{
-    EquivalenceOptions, FieldErrors, LimitRangeSummary, PodSet, PodSetRequests, PodSetTotals, RequestOptions,
-    ResourceList, SchedulingKey, TopologyRequest, Workload, adjust_requests, validate_limit_range, validate_resources,
+    EquivalenceOptions, FieldErrors, LimitRangeSummary, PodSet, PodSetRequests, PodSetTotals, RequestOptions, Requests,
+    ResourceList, SchedulingKey, Workload, adjust_requests, validate_limit_range, validate_resources,
 };
 
 use super::ids::{ClassId, ShapeId, Slab};
@@ -24,6 +25,8 @@ pub(super) struct ShapePodSet {
     pub(super) topology: TopologyDemand,
     /// What the pod's own spec asks for.
     pub(super) pod_resources: Vec<ResourceId>,
+    /// What one pod takes of its node.
+    pub(super) pod_request: PodRequest,
 }
 
 /// A list of pod sets and what it comes to.
@@ -171,31 +174,16 @@ fn resolve(pod_sets: &[PodSet], totals: &[PodSetTotals], names: &mut Names) -> V
                 });
                 u32::try_from(index).unwrap_or(u32::MAX)
             });
+            let pod = Requests::from(&pod_set.pod.requests());
             ShapePodSet {
                 count: totals.count,
                 requests: totals.requests.iter().map(|(r, q)| (names.intern_resource(r), q)).collect(),
                 group,
                 eligibility: Eligibility::default(),
-                topology: demand(pod_set.topology_request.as_ref()),
-                pod_resources: pod_set.pod.requests().keys().map(|r| names.intern_resource(r)).collect(),
+                topology: TopologyDemand::of(pod_set.topology_request.as_ref()),
+                pod_resources: pod.iter().map(|(r, _)| names.intern_resource(r)).collect(),
+                pod_request: PodRequest::new(&pod, names),
             }
         })
         .collect()
-}
-
-fn demand(request: Option<&TopologyRequest>) -> TopologyDemand {
-    let Some(request) = request else { return TopologyDemand::None };
-    if request.required.is_some() {
-        TopologyDemand::Required
-    } else if request.preferred.is_some() {
-        TopologyDemand::Preferred
-    } else if request.unconstrained.is_some()
-        || request.slice_required_topology.is_some()
-        || request.slice_size.is_some()
-        || !request.slice_constraints.is_empty()
-    {
-        TopologyDemand::Other
-    } else {
-        TopologyDemand::None
-    }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use slicegate_placement::{Reach, Topologies};
 use slicegate_preemption::{Holder, LocalQueueUsage, WorkloadRef, World};
 use slicegate_quota::{Amount, FlavorResourceId, Forest, Mark, Names, NodeId};
 use slicegate_workload::{
@@ -94,6 +95,8 @@ pub(super) struct Namespace {
 pub(super) struct State {
     pub(super) names: Names,
     pub(super) forest: Forest,
+    /// Nodes by flavor, and what of them is in use.
+    pub(super) topologies: Topologies,
     pub(super) records: Records,
     /// By index of node.
     pub(super) queues: Vec<Option<ClusterQueue>>,
@@ -156,6 +159,9 @@ impl State {
                 large.push(pair);
             }
         }
+        for held in &holding.places {
+            self.topologies.add(&held.usage, Reach::Node);
+        }
         if let Some(record) = self.records.get_mut(id) {
             record.holding = Some(Box::new(holding));
         }
@@ -199,6 +205,9 @@ impl State {
                 large.push(pair);
             }
             self.forest.remove_usage(node, pair, amount);
+        }
+        for held in &holding.places {
+            self.topologies.take_away(&held.usage, Reach::Node);
         }
         self.forest.bump_generation(node);
         if let Some(queue) = self.queues.get_mut(node.index()).and_then(Option::as_mut) {

@@ -75,6 +75,7 @@ mod tests {
             node: NodeId::from_index(0),
             queue: LocalQueueId::from_index(0),
             position: 0,
+            places: Vec::new(),
             usage: vec![(pair, amount)],
             reserved_at: None,
             admitted,

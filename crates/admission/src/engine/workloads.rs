@@ -281,6 +281,7 @@ impl Engine {
             active: workload.spec.active,
             admissible,
             closed_gate,
+            owned_by_pod: workload.owned_by_pod,
             second_pass,
             eviction_expected: false,
             evictor: None,
@@ -322,6 +323,7 @@ impl Engine {
             uid: record.uid.clone(),
             created: record.created,
             generation: record.generation,
+            owned_by_pod: record.owned_by_pod,
             annotations,
             spec: WorkloadSpec {
                 queue_name: self.state.local_queue(record.queue).map(|q| q.key.name.clone()).unwrap_or_default(),
@@ -401,12 +403,14 @@ impl Engine {
             queue: record.queue,
             position: 0,
             usage: Vec::new(),
+            places: Vec::new(),
             reserved_at: reserved.map(|c| c.last_transition),
             admitted: conditions.is_true(&ConditionType::Admitted),
             pods_ready: conditions.is_true(&ConditionType::PodsReady),
             assumed: None,
         };
         holding.usage = self.resolve_usage(usage);
+        holding.places = self.held_places(id);
         self.state.hold(id, holding);
     }
 

@@ -6,3 +6,4 @@ mod cluster;
 mod guard;
 mod laws;
 mod random;
+mod topology;

@@ -12,7 +12,7 @@ use super::pod::{quantity_at, resource_list_at};
 use super::scheduling::{label_selector_at, taint_at, tolerations_at};
 use super::{ConvertError, Problem, Result, boxed, boxes, choose, name};
 use crate::path::Path;
-use crate::{ObjectMeta, kueue};
+use crate::{ObjectMeta, extension, kueue};
 
 const STOP_POLICIES: &[(&str, StopPolicy)] =
     &[("None", StopPolicy::None), ("Hold", StopPolicy::Hold), ("HoldAndDrain", StopPolicy::HoldAndDrain)];
@@ -223,9 +223,18 @@ pub fn flavor(flavor: &kueue::ResourceFlavor) -> Result<FlavorSpec> {
                 .collect::<Result<_>>()?,
             tolerations: tolerations_at(path.field("tolerations"), &spec.tolerations)?,
             topology: name(spec.topology_name.as_deref()),
+            whole_slices: whole_slices(&flavor.metadata)?,
         })
     };
     read().map_err(|e: ConvertError| e.of("ResourceFlavor", object))
+}
+
+/// The annotation [`WHOLE_SLICES`](extension::WHOLE_SLICES): `true` or `false`, and off if it is missing.
+fn whole_slices(meta: &ObjectMeta) -> Result<bool> {
+    let value = meta.annotations.as_ref().and_then(|a| a.get(extension::WHOLE_SLICES)).map(String::as_str);
+    let metadata = Path::ROOT.field("metadata");
+    let annotations = metadata.field("annotations");
+    choose(annotations.key(extension::WHOLE_SLICES), value, &[("false", false), ("true", true)])
 }
 
 /// A Topology.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use slicegate_admission::{Activity, FlavorUsage};
 use slicegate_api::{Condition, Kind, Object, ObjectRef, convert, kueue};
 use slicegate_quota::request_quantity;
-use slicegate_workload::Timestamp;
+use slicegate_workload::{ResourceList, Timestamp};
 
 use crate::controller::{Controller, Then};
 use crate::io::{Operation, field_manager};
@@ -57,6 +57,17 @@ fn usage(list: &[FlavorUsage], borrowed: bool) -> Vec<kueue::FlavorUsage> {
         }
     }
     all
+}
+
+/// Past usage of a LocalQueue, as its status keeps it for admission fair sharing.
+fn past_usage((consumed, sampled): &(ResourceList, Timestamp)) -> kueue::FairSharingStatus {
+    kueue::FairSharingStatus {
+        weighted_share: 0,
+        admission_fair_sharing_status: Some(kueue::AdmissionFairSharingStatus {
+            consumed_resources: convert::resource_list_to_api(consumed),
+            last_update: Some(convert::time_to_api(sampled.truncated())),
+        }),
+    }
 }
 
 impl Controller {
@@ -129,6 +140,7 @@ impl Controller {
             status.pending_workloads = count(report.pending);
             status.reserving_workloads = count(report.reserving);
             status.admitted_workloads = count(report.admitted);
+            status.fair_sharing = report.consumed.as_ref().map(past_usage);
             if status == queue.status {
                 self.synced.local_queues.insert(key, (queue.clone(), report));
             } else {

@@ -10,3 +10,7 @@ mod capacity;
 mod chaos;
 #[cfg(test)]
 mod jobsets;
+#[cfg(test)]
+mod past_usage;
+#[cfg(test)]
+mod prebuilt;

@@ -188,6 +188,10 @@ pub struct Controller {
     pub(crate) told_finished: BTreeSet<Key>,
     /// Objects that could not be made, and why.
     pub(crate) create_errors: BTreeMap<ObjectRef, String>,
+    /// Workloads whose job was never seen, and since when that is known.
+    pub(crate) unseen_jobs: BTreeMap<Key, Timestamp>,
+    /// Whether everything that existed at the start was looked at.
+    pub(crate) begun: bool,
 }
 
 impl Controller {
@@ -215,6 +219,8 @@ impl Controller {
             told_checks: BTreeMap::new(),
             told_finished: BTreeSet::new(),
             create_errors: BTreeMap::new(),
+            unseen_jobs: BTreeMap::new(),
+            begun: false,
         }
     }
 
@@ -265,17 +271,18 @@ impl Controller {
         if flight.then.reports.is_empty() {
             return false;
         }
-        match error {
-            WriteError::Unavailable { .. } => {
-                self.unanswered.insert((now.plus_micros(backoff(flight.unanswered)), id));
-                true
-            }
+        let unknown = match error {
+            WriteError::Unavailable { .. } => true,
             WriteError::Conflict(reference) if flight.unanswered > 0 => {
                 let base = flight.written.as_ref().and_then(|(o, _)| o.metadata().resource_version.as_ref());
                 self.store.get(reference).is_some_and(|o| o.metadata().resource_version.as_ref() == base)
             }
             _ => false,
+        };
+        if unknown {
+            self.unanswered.insert((now.plus_micros(backoff(flight.unanswered)), id));
         }
+        unknown
     }
 
     /// Takes back what was decided of a workload while a write of it was on its way: the object has moved on since, and it is
@@ -344,7 +351,15 @@ impl Controller {
                 self.out.events.extend(flight.then.events);
                 self.out.notes.extend(flight.then.notes);
                 match now_is {
-                    Some(object) => self.apply(now, &object),
+                    Some(object) => {
+                        // Seen before the answer came: whoever waited for the answer looks again.
+                        if self.store.get(&reference) == Some(&object)
+                            && !matches!(reference.kind, Kind::ClusterQueue | Kind::LocalQueue)
+                        {
+                            self.mark(&object, None);
+                        }
+                        self.apply(now, &object);
+                    }
                     None => {
                         // It is remembered as gone, so that a late report does not bring it back.
                         if let Some(old) = self.store.get(&reference).cloned() {
@@ -558,6 +573,7 @@ impl Controller {
             self.finalizers_due = self.sync_finalizers();
         }
         self.write_plans(now);
+        self.begun = true;
         let again = self.unanswered.first().map(|(at, _)| *at);
         let wakes = [self.engine.next_wake(), self.store.next_release(), self.timers.next(), again];
         let mut effects = std::mem::take(&mut self.out);

@@ -241,6 +241,7 @@ impl Controller {
         };
         let Some(workload) = workload else {
             self.mark_stale(&key);
+            self.unseen_jobs.remove(&key);
             if self.fed.workloads.remove(&key).is_some() {
                 self.touched = true;
                 self.engine.remove_workload(now, &key);

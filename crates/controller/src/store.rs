@@ -42,6 +42,9 @@ pub(crate) struct Store {
     owned: BTreeMap<Box<str>, BTreeSet<ObjectRef>>,
     gone: BTreeMap<ObjectRef, u64>,
     gone_order: VecDeque<ObjectRef>,
+    /// The uids of objects that are known to be gone.
+    gone_uids: BTreeSet<Box<str>>,
+    gone_uids_order: VecDeque<Box<str>>,
     blocked: BTreeSet<(Timestamp, ObjectRef)>,
 }
 
@@ -93,6 +96,15 @@ impl Store {
                 return Applied::Nothing;
             }
         }
+        let uid: Box<str> = object.uid().into();
+        if !uid.is_empty() && self.gone_uids.insert(uid.clone()) {
+            self.gone_uids_order.push_back(uid);
+            if self.gone_uids_order.len() > TOMBSTONES
+                && let Some(oldest) = self.gone_uids_order.pop_front()
+            {
+                self.gone_uids.remove(&oldest);
+            }
+        }
         if let Some(version) = version(object) {
             if self.gone.insert(reference.clone(), version).is_none() {
                 self.gone_order.push_back(reference.clone());
@@ -104,6 +116,11 @@ impl Store {
             }
         }
         self.forget(&reference)
+    }
+
+    /// Whether the object of this uid is known to have been there and to be gone.
+    pub(crate) fn is_gone(&self, uid: &str) -> bool {
+        self.gone_uids.contains(uid)
     }
 
     /// Forgets an object that turned out not to exist.

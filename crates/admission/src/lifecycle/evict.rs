@@ -152,7 +152,7 @@ pub fn eviction_pending_latency(old: &Workload, new: &Workload, now: Timestamp) 
 
 #[cfg(test)]
 mod tests {
-    use slicegate_workload::{Admission, PreemptionGate};
+    use slicegate_workload::{Admission, CheckState, CheckStatus, PreemptionGate};
 
     use super::*;
     use crate::lifecycle::set_quota_reservation;
@@ -185,6 +185,20 @@ mod tests {
         workload.status = status;
         let mut again = workload.status.clone();
         assert!(!release(&workload, &mut again, at(12), &Gates::default()), "nothing is left to give back");
+    }
+
+    /// Somebody answers a check while the eviction is under way.
+    #[test]
+    fn a_check_that_is_answered_during_an_eviction_starts_over() {
+        for state in [CheckState::Retry, CheckState::Rejected, CheckState::Ready] {
+            let mut workload = running();
+            preempt(&mut workload.status, PreemptionReason::InClusterQueue, "make room", at(5));
+            workload.status.admission_checks =
+                vec![CheckStatus { name: "check".into(), state, ..CheckStatus::default() }];
+            let mut status = workload.status.clone();
+            release(&workload, &mut status, at(9), &Gates::default());
+            assert_eq!(status.admission_checks[0].state, CheckState::Pending, "{state:?}");
+        }
     }
 
     #[test]

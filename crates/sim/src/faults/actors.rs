@@ -427,7 +427,24 @@ pub(super) fn switch_check(server: &mut Server, on: Option<bool>) -> Option<Stri
 
 // ----- those who decide on checks -----
 
-/// Workloads with quota whose check of somebody else is in this state.
+/// Answers the check of a workload.
+pub(super) fn set_check(
+    server: &mut Server,
+    workload: &Arc<kueue::Workload>,
+    state: &str,
+    delay: Option<i32>,
+) -> String {
+    let now = api_time(server.now);
+    edit_workload(server, workload, |w| {
+        for check in w.status.admission_checks.iter_mut().filter(|c| c.name == CHECK) {
+            state.clone_into(&mut check.state);
+            check.requeue_after_seconds = delay;
+            check.last_transition_time = Some(now.clone());
+            "so it is".clone_into(&mut check.message);
+        }
+    })
+}
+
 pub(super) fn answer_check(server: &mut Server, which: u16, how: u16) -> Option<String> {
     let all: Vec<_> = open_workloads(server)
         .into_iter()
@@ -446,15 +463,7 @@ pub(super) fn answer_check(server: &mut Server, which: u16, how: u16) -> Option<
         2 => ("Retry", Some(i32::from(how >> 8))),
         _ => ("Ready", None),
     };
-    let now = api_time(server.now);
-    let text = edit_workload(server, &workload, |w| {
-        for check in w.status.admission_checks.iter_mut().filter(|c| c.name == CHECK) {
-            state.clone_into(&mut check.state);
-            check.requeue_after_seconds = delay;
-            check.last_transition_time = Some(now.clone());
-            "so it is".clone_into(&mut check.message);
-        }
-    });
+    let text = set_check(server, &workload, state, delay);
     Some(format!("{text} {state} {delay:?}"))
 }
 
@@ -496,6 +505,29 @@ pub(super) fn drop_request(server: &mut Server, which: u16) -> Option<String> {
     let reference = Object::ProvisioningRequest(request).reference();
     server.delete(&reference);
     Some(reference.to_string())
+}
+
+/// Somebody writes into the status of a workload what no run would leave there.
+pub(super) fn meddle(server: &mut Server, which: u16, how: u16) -> Option<String> {
+    let workload = chosen(&open_workloads(server), which)?;
+    let later = api_time(server.now.plus_seconds(i64::from(how >> 8)));
+    let word = |kind: &str, status: &str, reason: &str| condition(server, kind, status, reason);
+    let said = match how % 6 {
+        0 => Some(word("Evicted", "True", "Preempted")),
+        1 => Some(word("PodsReady", "True", "Started")),
+        2 => Some(word("Requeued", "False", "PodsReadyTimeout")),
+        3 => Some(word("DeactivationTarget", "True", "RequeuingLimitExceeded")),
+        4 => Some(word("Preempted", "True", "InClusterQueue")),
+        _ => None,
+    };
+    let text = edit_workload(server, &workload, |w| match &said {
+        Some(said) => {
+            w.status.conditions.retain(|c| c.type_ != said.type_);
+            w.status.conditions.push(said.clone());
+        }
+        None => w.status.requeue_state = Some(kueue::RequeueState { count: Some(1), requeue_at: Some(later) }),
+    });
+    Some(format!("{text} {:?}", said.map(|s| s.type_)))
 }
 
 /// Somebody changes an object in a way that does not matter.

@@ -11,6 +11,7 @@
 
 mod actors;
 mod dice;
+mod model;
 mod replica;
 mod rules;
 mod run;
@@ -23,6 +24,7 @@ use std::str::FromStr;
 
 use dice::Dice;
 
+pub use model::{Explored, explore};
 pub use setup::Setup;
 pub use step::{Action, Step};
 
@@ -101,7 +103,8 @@ impl Plan {
 impl Failure {
     /// What is wrong, without names and numbers.
     fn class(&self) -> String {
-        let words = self.what.split_whitespace().filter(|w| w.chars().all(|c| c.is_ascii_lowercase() || ",;:".contains(c)));
+        let words =
+            self.what.split_whitespace().filter(|w| w.chars().all(|c| c.is_ascii_lowercase() || ",;:".contains(c)));
         words.take(8).collect::<Vec<_>>().join(" ")
     }
 

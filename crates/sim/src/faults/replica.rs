@@ -97,6 +97,8 @@ impl Replica {
                 (until..server.log.len()).filter(|&i| server.log.get(i).is_some_and(|c| object_of(c).kind() == *kind));
             replica.watches.insert(*kind, rest.collect());
         }
+        // What it then finds wrong with the engine it will find again.
+        let _ = replica.reconcile(server);
         replica
     }
 
@@ -165,8 +167,17 @@ impl Replica {
             let one = kinds.get(place(which, kinds.len())).copied();
             kinds = one.into_iter().collect();
         }
+        self.deliver_kinds(server, &kinds)
+    }
+
+    /// Tells of everything of the kinds of jobs.
+    pub(super) fn deliver_jobs(&mut self, server: &Server) {
+        self.deliver_kinds(server, &rules::JOBS);
+    }
+
+    fn deliver_kinds(&mut self, server: &Server, kinds: &[Kind]) -> usize {
         let mut count = 0;
-        for kind in kinds {
+        for &kind in kinds {
             for place in std::mem::take(self.watches.entry(kind).or_default()) {
                 let Some(change) = server.log.get(place) else { continue };
                 self.tell(server, change.clone());

@@ -23,10 +23,10 @@ const MOST_WISHES: usize = 3000;
 
 /// A cluster, its controllers, and what happened.
 pub(super) struct Run {
-    setup: Setup,
-    server: Server,
+    pub(super) setup: Setup,
+    pub(super) server: Server,
     /// The controllers that act; the first is the one that the next step is about.
-    replicas: Vec<Replica>,
+    pub(super) replicas: Vec<Replica>,
     jobs: usize,
     /// Jobs that somebody started by hand.
     by_hand: BTreeSet<ObjectRef>,
@@ -54,7 +54,7 @@ pub(super) fn run(plan: &Plan, keep_trace: bool) -> (Result<Figures, (usize, Str
 }
 
 impl Run {
-    fn new(setup: Setup, keep_trace: bool) -> Self {
+    pub(super) fn new(setup: Setup, keep_trace: bool) -> Self {
         Self {
             setup,
             server: Server::new(Timestamp::from_seconds(START), !setup.overlap),
@@ -72,7 +72,7 @@ impl Run {
         }
     }
 
-    fn begin(&mut self) -> Result<(), String> {
+    pub(super) fn begin(&mut self) -> Result<(), String> {
         for object in self.setup.objects() {
             self.server.create(object);
         }
@@ -95,7 +95,7 @@ impl Run {
     }
 
     /// What must hold after everything that happens.
-    fn after(&mut self) -> Result<(), String> {
+    pub(super) fn after(&mut self) -> Result<(), String> {
         for replica in &mut self.replicas {
             replica.follow(&self.server);
         }
@@ -104,6 +104,12 @@ impl Run {
 
     fn act(&mut self, step: Step) -> Result<Option<String>, String> {
         let Step { action, which, how } = step;
+        if self.setup.overlap && matches!(action, Action::Wait | Action::Sleep | Action::ClockAhead) {
+            // Watches may be late, but not for so long that a workload is known for seconds and its job is not.
+            for replica in &mut self.replicas {
+                replica.deliver_jobs(&self.server);
+            }
+        }
         let setup = self.setup;
         let number = self.jobs;
         let Some((leader, server)) = self.leader() else { return Ok(None) };
@@ -229,6 +235,7 @@ impl Run {
             Action::AnswerCheck => actors::answer_check(server, which, how),
             Action::AnswerRequest => actors::answer_request(server, which, how, false),
             Action::DropRequest => actors::drop_request(server, which),
+            Action::Meddle => actors::meddle(server, which, how),
         };
         Ok(done)
     }
@@ -293,7 +300,7 @@ impl Run {
     }
 
     /// Once faults stop everything settles, everything that fits runs, and all jobs come to their end.
-    fn calm(&mut self) -> Result<(), String> {
+    pub(super) fn calm(&mut self) -> Result<(), String> {
         self.say(|| "faults stop".to_owned());
         self.replicas.truncate(1);
         if let Some(leader) = self.replicas.first_mut() {
@@ -375,7 +382,10 @@ impl Run {
         let silent = |w: &slicegate_api::kueue::Workload| {
             let mut status = w.status.clone();
             status.resource_requests.clear();
-            status.conditions.iter_mut().for_each(|c| c.message.clear());
+            for c in &mut status.conditions {
+                c.message.clear();
+                c.reason.clear();
+            }
             status
         };
         silent(new) == silent(old)
@@ -436,8 +446,11 @@ impl Run {
             capacity.keys().filter(|(q, _)| q == queue).map(|(_, f)| f.clone()).collect()
         };
         for workload in self.server.workloads() {
-            let waits = workload.status.admission.is_none() && !rules::is_finished(workload);
             let queue = workload.spec.queue_name.as_str();
+            // A queue that is deleted while it is in use takes nobody any more.
+            let there = self.server.store.get(&ObjectRef::new(Kind::ClusterQueue, "", queue));
+            let open = there.is_some_and(|q| q.metadata().deletion_timestamp.is_none());
+            let waits = open && workload.status.admission.is_none() && !rules::is_finished(workload);
             if !waits || rules::replaced(workload).is_some() || self.setup.strict && queue != "b" {
                 continue;
             }

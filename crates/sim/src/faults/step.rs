@@ -135,6 +135,8 @@ actions! {
     AnswerRequest = 16 course,
     /// A ProvisioningRequest is deleted.
     DropRequest = 1 course,
+    /// Somebody writes into the status of a workload what no run would leave there.
+    Meddle = 2 fault,
 }
 
 /// One thing that happens. The numbers choose what it happens to; if there is nothing of the sort it does nothing, so that any

@@ -5,4 +5,5 @@ mod cluster;
 mod common;
 mod edges;
 mod events;
+mod faults;
 mod laws;

@@ -1,7 +1,7 @@
 //! Taking quota away.
 
 use slicegate_workload::{
-    ConditionType, EvictionCount, GatePosition, Stage, Status, Timestamp, Workload, WorkloadStatus,
+    CheckState, ConditionType, EvictionCount, GatePosition, Stage, Status, Timestamp, Workload, WorkloadStatus,
 };
 
 use super::{At, checks::reset_checks, sync_admitted};
@@ -118,7 +118,8 @@ pub fn eviction_event(workload: &Workload, step: &EvictionStep) -> Event {
 }
 
 /// Gives the quota of an evicted workload back, once nothing of its job runs any more: the condition `Requeued` tells whether
-/// it competes again at once, the reservation goes, and checks that were answered since the eviction start over. Returns whether anything changed; a workload that is not evicted
+/// it competes again at once, the reservation goes, and checks that were refused since the eviction start over: they would keep
+/// it out of its queue for ever. Returns whether anything changed; a workload that is not evicted
 /// stays as it is.
 pub fn release(workload: &Workload, status: &mut WorkloadStatus, at: At, gates: &Gates) -> bool {
     let Some(evicted) = status.conditions.get(&ConditionType::Evicted).filter(|c| c.status == Status::True) else {
@@ -133,7 +134,9 @@ pub fn release(workload: &Workload, status: &mut WorkloadStatus, at: At, gates: 
         let word = if gates.unadmitted_workloads_observability { "PendingEvaluation" } else { "Pending" };
         changed |= at.set(status, ConditionType::QuotaReserved, Status::False, word, &message);
         status.admission = None;
-        reset_checks(status, at.now);
+        if status.admission_checks.iter().any(|c| matches!(c.state, CheckState::Retry | CheckState::Rejected)) {
+            reset_checks(status, at.now);
+        }
         changed |= sync_admitted(status, at, gates);
     }
     changed
@@ -152,7 +155,7 @@ pub fn eviction_pending_latency(old: &Workload, new: &Workload, now: Timestamp) 
 
 #[cfg(test)]
 mod tests {
-    use slicegate_workload::{Admission, CheckState, CheckStatus, PreemptionGate};
+    use slicegate_workload::{Admission, CheckStatus, PreemptionGate};
 
     use super::*;
     use crate::lifecycle::set_quota_reservation;
@@ -189,8 +192,8 @@ mod tests {
 
     /// Somebody answers a check while the eviction is under way.
     #[test]
-    fn a_check_that_is_answered_during_an_eviction_starts_over() {
-        for state in [CheckState::Retry, CheckState::Rejected, CheckState::Ready] {
+    fn a_check_that_is_refused_during_an_eviction_starts_over() {
+        for state in [CheckState::Retry, CheckState::Rejected] {
             let mut workload = running();
             preempt(&mut workload.status, PreemptionReason::InClusterQueue, "make room", at(5));
             workload.status.admission_checks =

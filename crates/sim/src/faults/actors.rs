@@ -479,7 +479,7 @@ fn has(request: &ProvisioningRequest, kind: &str) -> bool {
 pub(super) fn answer_request(server: &mut Server, which: u16, how: u16, only_well: bool) -> Option<String> {
     let over = |r: &ProvisioningRequest| has(r, "Failed") || has(r, "BookingExpired") || has(r, "CapacityRevoked");
     let all: Vec<_> =
-        requests(server).into_iter().filter(|r| !over(r) && !(only_well && has(r, "Provisioned"))).collect();
+        requests(server).into_iter().filter(|r| !(over(r) || only_well && has(r, "Provisioned"))).collect();
     let request = chosen(&all, which)?;
     let kind = if !has(&request, "Accepted") {
         "Accepted"

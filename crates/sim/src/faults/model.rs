@@ -187,9 +187,7 @@ impl State {
             }
         }
         for pending in replicas.iter().flat_map(|r| &r.writes) {
-            key.push_str(
-                &super::replica::describe_write(&pending.write).split_once(' ').map_or("", |(_, t)| t).to_owned(),
-            );
+            key.push_str(super::replica::describe_write(&pending.write).split_once(' ').map_or("", |(_, t)| t));
         }
         key
     }

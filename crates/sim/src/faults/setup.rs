@@ -36,8 +36,11 @@ pub struct Setup {
     pub strict: bool,
 }
 
-/// Quotas: `(ClusterQueue, [(flavor, nominal, borrowing limit)])`.
-pub(super) const QUOTAS: [(&str, &[(&str, i64, Option<i64>)]); 3] = [
+/// A flavor, its nominal quota and its borrowing limit.
+pub(super) type Quota = (&'static str, i64, Option<i64>);
+
+/// The quotas of each ClusterQueue.
+pub(super) const QUOTAS: [(&str, &[Quota]); 3] = [
     ("a", &[("std", 4, None), ("dws", 4, None)]),
     ("b", &[("std", 4, Some(2)), ("dws", 4, Some(2))]),
     ("c", &[("std", 5, None)]),

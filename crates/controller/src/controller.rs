@@ -14,6 +14,7 @@ use crate::io::{
 };
 use crate::jobs;
 use crate::merge;
+use crate::metrics::Attempts;
 use crate::store::{Applied, Store, key_of, owner_ref, workload_ref};
 
 /// The first wait after a failed write, in microseconds.
@@ -180,6 +181,8 @@ pub struct Controller {
     pub(crate) told_finished: BTreeSet<Key>,
     /// Objects that could not be made, and why.
     pub(crate) create_errors: BTreeMap<ObjectRef, String>,
+    /// What came of scheduling cycles.
+    pub(crate) attempts: Attempts,
 }
 
 impl Controller {
@@ -205,6 +208,7 @@ impl Controller {
             told_checks: BTreeMap::new(),
             told_finished: BTreeSet::new(),
             create_errors: BTreeMap::new(),
+            attempts: Attempts::default(),
         }
     }
 

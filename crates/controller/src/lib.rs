@@ -14,6 +14,7 @@ mod io;
 mod jobs;
 pub mod keys;
 mod merge;
+pub mod metrics;
 mod names;
 mod notes;
 mod owner;

@@ -20,6 +20,7 @@ mod plan;
 mod play;
 mod preflight;
 pub mod render;
+mod sampler;
 mod simulation;
 mod store;
 mod timeline;

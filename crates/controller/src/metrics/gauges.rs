@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use slicegate_admission::FlavorUsage;
 use slicegate_api::{Kind, Object};
 use slicegate_quota::{Amount, Quantity, request_quantity};
-use slicegate_workload::{Key, RequestOptions};
+use slicegate_workload::Key;
 
 use super::family::{Definition, Snapshot};
 use super::kueue::{Kueue, Node};
@@ -254,25 +254,17 @@ impl Controller {
 
     /// What waits, by resource and by LocalQueue.
     fn measure_pending(&self, name: &str, role: &str, which: Which, snapshot: &mut Snapshot) {
-        let options = RequestOptions {
-            excluded_prefixes: self.config.engine.excluded_resource_prefixes.clone(),
-            transformations: self.config.engine.transformations.clone(),
-            ..RequestOptions::default()
-        };
+        for (resource, value) in self.engine.pending_requests(name).iter() {
+            snapshot.set(&QUEUE_PENDING, &[name, resource, role], request_quantity(resource, value).to_f64());
+        }
+        if !which.local_queues {
+            return;
+        }
         let active = self.engine.cluster_queue(name).is_some_and(|report| report.activity.active);
         for pending in self.engine.pending(name) {
-            if which.local_queues {
-                let status = if pending.parked || !active { "inadmissible" } else { "active" };
-                let queue = &pending.local_queue;
-                snapshot.add(&LOCAL_PENDING, &[&queue.name, &queue.namespace, status, role], 1.0);
-            }
-            let Some(workload) = self.workload(&pending.workload) else { continue };
-            for totals in workload.pending_totals(&options) {
-                for (resource, value) in totals.requests.iter() {
-                    let value = request_quantity(resource, value).to_f64();
-                    snapshot.add(&QUEUE_PENDING, &[name, resource, role], value);
-                }
-            }
+            let status = if pending.parked || !active { "inadmissible" } else { "active" };
+            let queue = &pending.local_queue;
+            snapshot.add(&LOCAL_PENDING, &[&queue.name, &queue.namespace, status, role], 1.0);
         }
     }
 

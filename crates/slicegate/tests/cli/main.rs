@@ -1,4 +1,5 @@
 //! The program as a person runs it.
 
 #[cfg(test)]
+mod metrics;
 mod simulate;

@@ -126,13 +126,14 @@ impl World {
         true
     }
 
-    /// How long a job runs: by name in the scenario, by its annotation, or as long as all.
+    /// How long a job runs: by its annotation, by name in the scenario, or as long as all.
     pub(crate) fn run_time_of(&self, object: &Object) -> i64 {
         let named = |key: &str| self.settings.run_times.get(key).copied();
-        named(&format!("{}/{}/{}", object.kind(), object.namespace(), object.name()))
+        annotation(object.metadata(), RUN_TIME)
+            .and_then(|text| parse_duration(text).ok())
             .or_else(|| named(&format!("{}/{}", object.kind(), object.name())))
+            .or_else(|| named(&format!("{}/{}/{}", object.kind(), object.namespace(), object.name())))
             .or_else(|| named(object.name()))
-            .or_else(|| annotation(object.metadata(), RUN_TIME).and_then(|text| parse_duration(text).ok()))
             .unwrap_or(self.settings.run_time)
     }
 

@@ -1,5 +1,8 @@
 //! The program as a person runs it.
 
 #[cfg(test)]
+mod crds;
+#[cfg(test)]
 mod metrics;
+#[cfg(test)]
 mod simulate;

@@ -1,6 +1,7 @@
 //! `slicegate simulate --metrics`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -354,7 +355,7 @@ fn prometheus_takes_the_file_and_answers() {
             values.resize(*minute, "_".to_owned());
             values.push(value.clone());
         }
-        rules += &format!("  - {{series: '{name}', values: '{}'}}\n", values.join(" "));
+        let _ = write!(rules, "  - {{series: '{name}', values: '{}'}}\n", values.join(" "));
     }
     let labels = r#"{monitored_resource="k8s_entity",entity_type="jobset",entity_name=~"train",cluster_name=~".*"}"#;
     rules += "  promql_expr_test:\n";
@@ -378,7 +379,8 @@ fn prometheus_takes_the_file_and_answers() {
             "900".to_owned(),
         ),
     ] {
-        rules += &format!(
+        let _ = write!(
+            rules,
             "  - expr: '{expr}'\n    eval_time: 150m\n    exp_samples: [{{labels: '{{}}', value: {value}}}]\n"
         );
     }

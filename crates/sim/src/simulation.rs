@@ -13,6 +13,7 @@ use crate::defaults;
 use crate::duration::Elapsed;
 use crate::input::{Files, Input, Item, ScenarioError};
 use crate::plan::{Action, Plan, Step};
+use crate::report::Report;
 use crate::sampler::Sampler;
 use crate::store::{History, Store};
 use crate::timeline::{Entry, EntryKind};
@@ -56,6 +57,8 @@ pub struct Outcome {
     pub metrics: Option<Recording>,
     /// What became of each job.
     pub verdicts: Vec<JobVerdict>,
+    /// How well the chips were used.
+    pub report: Report,
 }
 
 impl Outcome {
@@ -117,6 +120,14 @@ pub enum Violation {
     /// A pod is on a node that is not there.
     #[error("{pod} is on node {node}, which is not there")]
     Homeless {
+        /// The pod.
+        pod: ObjectRef,
+        /// The node.
+        node: Box<str>,
+    },
+    /// A pod is ready on a node that does not answer.
+    #[error("{pod} is taken for ready, but its node {node} does not answer")]
+    NotReady {
         /// The pod.
         pod: ObjectRef,
         /// The node.
@@ -248,6 +259,7 @@ impl<A: Admission> Simulation<A> {
         }
         let changed = self.settle();
         if changed || self.world.timeline.len() > told {
+            self.world.measure();
             self.last = at;
         }
         let only_wakes_left = self.world.queue.iter().all(|event| *event == Event::Wake);
@@ -276,6 +288,7 @@ impl<A: Admission> Simulation<A> {
         Outcome {
             start: self.world.settings.start,
             end,
+            report: self.world.gauge.finish(end),
             stopped: self.stopped.is_some(),
             timeline: self.world.timeline,
             warnings: self.world.warnings,
@@ -479,6 +492,11 @@ impl World {
                 && self.nodes.node_of(key).is_none_or(|on| *on.name != *node)
             {
                 found.push(Violation::Homeless { pod: key.clone(), node: node.into() });
+            }
+            if let Some(on) = self.nodes.node_of(key).filter(|node| !node.ready)
+                && crate::cluster::is_running(pod)
+            {
+                found.push(Violation::NotReady { pod: key.clone(), node: on.name.clone() });
             }
         }
         found

@@ -146,7 +146,7 @@ fn pods_that_are_never_ready_give_their_quota_back_until_the_workload_is_given_u
         );
     let outcome = run_with(&text, configuration);
     assert_eq!(times(&outcome, EntryKind::Evicted, "a"), [301, 661, 1081], "{}", told(&outcome));
-    assert_eq!(times(&outcome, EntryKind::Requeued, "a"), [361, 781], "{}", told(&outcome));
+    assert_eq!(times(&outcome, EntryKind::Requeued, "a"), [361, 781, 2400], "{}", told(&outcome));
     assert_eq!(times(&outcome, EntryKind::Deactivated, "a"), [1081], "{}", told(&outcome));
     assert_eq!(seconds(&outcome, EntryKind::Patched, "active"), 2400);
     assert!(finished(&outcome, "a"), "{}", told(&outcome));

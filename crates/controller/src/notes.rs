@@ -145,6 +145,10 @@ fn waits(name: &str, entry: &Entry) -> String {
         Cause::Deferred => "fits once the workloads that others preempt are gone".to_owned(),
         Cause::WaitingForQuota | Cause::Overtaken => short_of(explanation)
             .map_or_else(|| "waits for quota".to_owned(), |what| format!("waits for quota: {what}")),
+        Cause::WaitingForPlaces => "has quota, but others are where its pods would have to go".to_owned(),
+        Cause::PlacesNotFreed { .. } => {
+            "waits: preemption could free quota for it, but no place for its pods".to_owned()
+        }
         Cause::ExceedsMaxQuota => short_of(explanation).or_else(|| written(entry)).map_or_else(
             || "asks for more than there is quota for".to_owned(),
             |what| format!("asks for more than there is quota for: {what}"),

@@ -6,24 +6,31 @@
 
 pub mod checks;
 mod config;
+mod configuration_file;
 mod controller;
 mod feed;
 mod io;
 pub mod jobs;
 pub mod keys;
 mod merge;
+pub mod metrics;
 pub mod names;
+mod nodes;
 mod notes;
 mod pass;
+mod pods;
 pub mod podset;
 pub mod priority;
 mod reconcile;
 mod store;
 pub mod topology_request;
+mod ungate;
 
 pub use config::Configuration;
+pub use configuration_file::{ConfigurationError, FromFile, from_file, go_duration};
 pub use controller::Controller;
 pub use io::{
     Change, Effects, EventRecord, EventType, Note, Operation, Write, WriteError, WriteId, WriteOutcome, field_manager,
 };
+pub use jobs::pod_sets_of;
 pub use pass::Pass;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use slicegate_api::scenario::Scenario;
 use slicegate_api::{Kind, Object, ObjectRef};
+use slicegate_controller::metrics::Recording;
 use slicegate_controller::{Configuration, Controller, EventRecord, WriteError, WriteOutcome};
 use slicegate_workload::Timestamp;
 
@@ -12,6 +13,8 @@ use crate::defaults;
 use crate::duration::Elapsed;
 use crate::input::{Files, Input, Item, ScenarioError};
 use crate::plan::{Action, Plan, Step};
+use crate::report::Report;
+use crate::sampler::Sampler;
 use crate::store::{History, Store};
 use crate::timeline::{Entry, EntryKind};
 use crate::verdict::{JobVerdict, verdicts};
@@ -50,8 +53,12 @@ pub struct Outcome {
     pub objects: BTreeMap<ObjectRef, Object>,
     /// The Events that the controller recorded.
     pub events: Vec<RecordedEvent>,
+    /// Metrics over time, if they were asked for.
+    pub metrics: Option<Recording>,
     /// What became of each job.
     pub verdicts: Vec<JobVerdict>,
+    /// How well the chips were used.
+    pub report: Report,
 }
 
 impl Outcome {
@@ -118,6 +125,14 @@ pub enum Violation {
         /// The node.
         node: Box<str>,
     },
+    /// A pod is ready on a node that does not answer.
+    #[error("{pod} is taken for ready, but its node {node} does not answer")]
+    NotReady {
+        /// The pod.
+        pod: ObjectRef,
+        /// The node.
+        node: Box<str>,
+    },
     /// Pods of several Jobs lie in one exclusive topology domain.
     #[error("{domain} holds pods of several exclusive Jobs of one priority: {}", keys.join(", "))]
     SharedDomain {
@@ -134,6 +149,7 @@ pub struct Simulation<A = Controller> {
     admission: A,
     steps: Vec<Step>,
     events: Vec<RecordedEvent>,
+    sampler: Option<Sampler>,
     wake: Option<Timestamp>,
     idle_wakes: usize,
     /// What the API server refused, and why: said once.
@@ -161,6 +177,7 @@ impl<A: Admission> Simulation<A> {
     /// If the scenario cannot be played; all that is wrong with it.
     pub fn with(input: Input, files: &dyn Files, admission: A) -> Result<Self, Vec<ScenarioError>> {
         let keep_history = input.options.keep_history;
+        let metrics_every = input.options.metrics_every;
         let plan = Plan::new(input, files)?;
         let mut world = World::new(plan.settings, keep_history);
         for (number, step) in plan.steps.iter().enumerate() {
@@ -174,11 +191,14 @@ impl<A: Admission> Simulation<A> {
             }
         }
         let last = world.now;
+        let configuration = admission.controller().map(Controller::configuration);
+        let sampler = metrics_every.map(|every| Sampler::new(world.now, every, configuration));
         Ok(Self {
             world,
             admission,
             steps: plan.steps,
             events: Vec::new(),
+            sampler,
             wake: None,
             idle_wakes: 0,
             refused: BTreeSet::new(),
@@ -209,6 +229,9 @@ impl<A: Admission> Simulation<A> {
             self.over = true;
             return false;
         }
+        if let Some(sampler) = &mut self.sampler {
+            sampler.hold(at, self.admission.controller());
+        }
         self.world.set_now(at);
         let told = self.world.timeline.len();
         let mut wakes_only = true;
@@ -236,6 +259,7 @@ impl<A: Admission> Simulation<A> {
         }
         let changed = self.settle();
         if changed || self.world.timeline.len() > told {
+            self.world.measure();
             self.last = at;
         }
         let only_wakes_left = self.world.queue.iter().all(|event| *event == Event::Wake);
@@ -257,17 +281,21 @@ impl<A: Admission> Simulation<A> {
         let later = self.stopped.map(|at| at.micros_since(self.world.settings.start));
         let later = self.steps.iter().filter(|step| later.is_some_and(|at| step.at > at));
         let verdicts = verdicts(&self.world, later.filter_map(Step::item));
+        let end = self.stopped.unwrap_or(self.last);
+        let metrics = self.sampler.map(|sampler| sampler.finish(end, self.admission.controller()));
         let history = self.world.store.take_history();
         let objects = self.world.store.take_objects();
         Outcome {
             start: self.world.settings.start,
-            end: self.stopped.unwrap_or(self.last),
+            end,
+            report: self.world.gauge.finish(end),
             stopped: self.stopped.is_some(),
             timeline: self.world.timeline,
             warnings: self.world.warnings,
             history,
             objects,
             events: self.events,
+            metrics,
             verdicts,
         }
     }
@@ -353,6 +381,9 @@ impl<A: Admission> Simulation<A> {
         let changes = self.world.store.take_changes();
         let any = !changes.is_empty();
         for change in changes {
+            if let Some(sampler) = &mut self.sampler {
+                sampler.observe(self.world.now, &change);
+            }
             self.world.dispatch(&change);
             self.admission.observe(self.world.now, change);
         }
@@ -445,7 +476,8 @@ impl World {
         for pool in &self.nodes.pools {
             if let crate::cluster::pool::Growth::Whole { hosts } = pool.growth {
                 let nodes = pool.nodes.len();
-                if nodes != 0 && u32::try_from(nodes) != Ok(hosts) {
+                // The hosts of a cube come and go one by one.
+                if nodes != 0 && !pool.is_cube() && u32::try_from(nodes) != Ok(hosts) {
                     found.push(Violation::BrokenSlice { pool: pool.name.clone(), nodes, hosts });
                 }
             }
@@ -461,6 +493,11 @@ impl World {
                 && self.nodes.node_of(key).is_none_or(|on| *on.name != *node)
             {
                 found.push(Violation::Homeless { pod: key.clone(), node: node.into() });
+            }
+            if let Some(on) = self.nodes.node_of(key).filter(|node| !node.ready)
+                && crate::cluster::is_running(pod)
+            {
+                found.push(Violation::NotReady { pod: key.clone(), node: on.name.clone() });
             }
         }
         found

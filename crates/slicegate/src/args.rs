@@ -17,6 +17,10 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Runs manifests in a simulated cluster and says what happens, when, and why.
     Simulate(SimulateArgs),
+    /// Finds mistakes in manifests before they cost hours.
+    Check(CheckArgs),
+    /// Prints the custom resource definitions of Kueue's kinds, for an API server to serve.
+    Crds(CrdsArgs),
 }
 
 /// Exit status: 0 if every job finished, 1 if something can never be admitted or did not finish, 2 on bad input.
@@ -51,6 +55,14 @@ pub(crate) struct SimulateArgs {
     #[arg(long, short)]
     pub(crate) quiet: bool,
 
+    /// Write metrics over simulated time to FILE, as OpenMetrics text with timestamps.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) metrics: Option<PathBuf>,
+
+    /// How often metrics are sampled.
+    #[arg(long, value_name = "TIME", default_value = "60s", requires = "metrics")]
+    pub(crate) metrics_every: String,
+
     /// Name Workloads and print their table as Kueue did before 0.7, as in the multislice tutorial.
     #[arg(long)]
     pub(crate) legacy_names: bool,
@@ -60,14 +72,114 @@ pub(crate) struct SimulateArgs {
     pub(crate) color: Colour,
 }
 
+/// Exit status: 0 if there is no error, 1 if there is one (or a warning, if they are denied), 2 on bad use or unreadable files.
+#[derive(Args, Debug)]
+#[command(after_help = CHECK_HELP)]
+pub(crate) struct CheckArgs {
+    /// Files, folders (their .yaml, .yml and .json files in order of name) or - for standard input, looked at together.
+    #[arg(value_name = "PATH", default_value = ".")]
+    pub(crate) paths: Vec<PathBuf>,
+
+    /// A value for ${NAME} in the PATHs that follow; the environment gives the others.
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) env: Vec<String>,
+
+    /// A code that is not to be reported, such as SG0301; may be given several times.
+    #[arg(long, value_name = "CODE", value_delimiter = ',')]
+    pub(crate) allow: Vec<String>,
+
+    /// What else is to make the exit status 1.
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) deny: Option<Deny>,
+
+    /// What to print: text for people, JSON, or SARIF 2.1.0 for code scanning.
+    #[arg(long, value_enum, default_value_t = CheckFormat::Text)]
+    pub(crate) output: CheckFormat,
+
+    /// Tell more about a code, with a wrong and a right example, instead of checking.
+    #[arg(long, value_name = "CODE")]
+    pub(crate) explain: Option<String>,
+
+    /// When to use colour.
+    #[arg(long, value_enum, default_value_t = Colour::Auto)]
+    pub(crate) color: Colour,
+}
+
+const CHECK_HELP: &str = "\
+Examples:
+  slicegate check examples/multislice
+  slicegate check queues/ pools.json --env JOB_ID=1 rayjob.yaml
+  slicegate check --deny warnings --output sarif . > check.sarif
+  slicegate check --explain SG0504
+
+Everything given is looked at together: a job is held against the queues and node pools beside it. The annotation
+slicegate.dev/allow: SG0301 on an object turns a rule off for it.";
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Deny {
+    /// Warnings as well as errors.
+    Warnings,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum CheckFormat {
+    Text,
+    Json,
+    Sarif,
+}
+
+impl CheckArgs {
+    /// The PATHs in order, each with what was said by the `--env` before it.
+    pub(crate) fn places(&self, matches: &ArgMatches) -> Result<Vec<Place>, String> {
+        places(&self.paths, &self.env, matches)
+    }
+}
+
 const SIMULATE_HELP: &str = "\
 Examples:
   slicegate simulate examples/multislice
   slicegate simulate queues.yaml --env JOB_ID=1 rayjob.yaml --env JOB_ID=2 rayjob.yaml
   slicegate simulate --at 2m --at 5m --quiet examples/dws
+  slicegate simulate --metrics metrics.txt examples/multislice
   kubectl get clusterqueues,localqueues,resourceflavors,jobsets -A -o yaml | slicegate simulate - pools.json
 
 Exit status: 0 if every job finished, 1 if something can never be admitted or did not finish, 2 on bad input.";
+
+/// Both versions of the API are served; v1beta1 is converted by a webhook.
+#[derive(Args, Debug)]
+#[command(after_help = CRDS_HELP)]
+pub(crate) struct CrdsArgs {
+    /// How to print them.
+    #[arg(long, short, value_enum, default_value_t = Notation::Yaml)]
+    pub(crate) output: Notation,
+
+    /// The namespace of the service behind which the conversion webhook runs.
+    #[arg(long, value_name = "NAMESPACE", default_value = "kueue-system")]
+    pub(crate) webhook_namespace: String,
+
+    /// That service.
+    #[arg(long, value_name = "NAME", default_value = "kueue-webhook-service")]
+    pub(crate) webhook_service: String,
+
+    /// The address of the conversion webhook, where it runs outside the cluster.
+    #[arg(long, value_name = "URL", conflicts_with_all = ["webhook_namespace", "webhook_service"])]
+    pub(crate) webhook_url: Option<String>,
+
+    /// A PEM file with the certificates by which the API server knows the webhook; without it the controller fills them in.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca_bundle: Option<PathBuf>,
+}
+
+const CRDS_HELP: &str = "\
+Examples:
+  slicegate crds | kubectl apply --server-side -f -
+  slicegate crds --output json --webhook-url https://127.0.0.1:9443/convert --ca-bundle ca.pem";
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Notation {
+    Yaml,
+    Json,
+}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Format {
@@ -89,20 +201,24 @@ pub(crate) type Place = (PathBuf, BTreeMap<String, String>);
 impl SimulateArgs {
     /// The PATHs in order, each with what was said by the `--env` before it.
     pub(crate) fn places(&self, matches: &ArgMatches) -> Result<Vec<Place>, String> {
-        let mut said = Vec::new();
-        for (index, text) in indices(matches, "env").zip(&self.env) {
-            let (name, value) = text
-                .split_once('=')
-                .filter(|(name, _)| !name.is_empty())
-                .ok_or_else(|| format!("--env {text}: write --env NAME=VALUE"))?;
-            said.push((index, name, value));
-        }
-        let places = indices(matches, "paths").zip(&self.paths).map(|(index, path)| {
-            let env = said.iter().filter(|(at, ..)| *at < index);
-            (path.clone(), env.map(|&(_, name, value)| (name.to_owned(), value.to_owned())).collect())
-        });
-        Ok(places.collect())
+        places(&self.paths, &self.env, matches)
     }
+}
+
+fn places(paths: &[PathBuf], env: &[String], matches: &ArgMatches) -> Result<Vec<Place>, String> {
+    let mut said = Vec::new();
+    for (index, text) in indices(matches, "env").zip(env) {
+        let (name, value) = text
+            .split_once('=')
+            .filter(|(name, _)| !name.is_empty())
+            .ok_or_else(|| format!("--env {text}: write --env NAME=VALUE"))?;
+        said.push((index, name, value));
+    }
+    let places = indices(matches, "paths").zip(paths).map(|(index, path)| {
+        let env = said.iter().filter(|(at, ..)| *at < index);
+        (path.clone(), env.map(|&(_, name, value)| (name.to_owned(), value.to_owned())).collect())
+    });
+    Ok(places.collect())
 }
 
 fn indices<'a>(matches: &'a ArgMatches, id: &str) -> impl Iterator<Item = usize> + use<'a> {
@@ -117,7 +233,7 @@ mod tests {
 
     fn places(line: &[&str]) -> Result<Vec<(String, Vec<String>)>, String> {
         let matches = Cli::command().get_matches_from([&["slicegate", "simulate"], line].concat());
-        let Command::Simulate(args) = Cli::from_arg_matches(&matches).unwrap().command;
+        let Command::Simulate(args) = Cli::from_arg_matches(&matches).unwrap().command else { panic!("not simulate") };
         let places = args.places(matches.subcommand_matches("simulate").unwrap())?;
         let show = |(path, env): Place| {
             (path.display().to_string(), env.into_iter().map(|(n, v)| format!("{n}={v}")).collect())

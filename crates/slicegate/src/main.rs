@@ -2,6 +2,8 @@
 #![expect(clippy::print_stderr, reason = "a program for a terminal")]
 
 mod args;
+mod check;
+mod crds;
 mod inputs;
 mod simulate;
 
@@ -22,6 +24,11 @@ fn main() -> ExitCode {
             let matches = matches.subcommand_matches("simulate").ok_or("simulate: no arguments")?;
             simulate::run(&args, matches)
         }
+        Command::Check(args) => {
+            let matches = matches.subcommand_matches("check").ok_or("check: no arguments")?;
+            check::run(&args, matches)
+        }
+        Command::Crds(args) => crds::run(&args),
     });
     result.unwrap_or_else(|why| {
         eprintln!("error: {}", why.trim_end());

@@ -1,6 +1,5 @@
 //! `slicegate simulate`.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
@@ -24,9 +23,11 @@ pub(crate) fn run(args: &SimulateArgs, matches: &ArgMatches) -> Result<ExitCode,
     };
     let at = times(&args.at, "--at")?;
     let until = times(args.until.as_slice(), "--until")?.first().copied();
-    let ambient: BTreeMap<String, String> = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect();
+    let every = times(std::slice::from_ref(&args.metrics_every), "--metrics-every")?.first().copied();
+    if every == Some(0) {
+        return Err("--metrics-every 0: metrics cannot be sampled all the time; write a time such as 60s".to_owned());
+    }
+    let ambient = inputs::ambient();
 
     let inputs = inputs::read(&args.places(matches)?, &ambient)?;
     let to_terminal = std::io::stderr().is_terminal();
@@ -38,7 +39,9 @@ pub(crate) fn run(args: &SimulateArgs, matches: &ArgMatches) -> Result<ExitCode,
         return Err(format!("nothing was simulated: {errors} error{} above", if errors == 1 { "" } else { "s" }));
     }
 
-    let input = Input { items: inputs.items, options: Options { keep_history: !at.is_empty(), until } };
+    let metrics_every = every.filter(|_| args.metrics.is_some());
+    let options = Options { keep_history: !at.is_empty(), until, metrics_every };
+    let input = Input { items: inputs.items, options };
     let configuration = Configuration { legacy_names: args.legacy_names, ..Configuration::default() };
     let simulation = Simulation::new(input, &inputs.files, configuration)
         .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\nerror: "))?;
@@ -57,13 +60,16 @@ pub(crate) fn run(args: &SimulateArgs, matches: &ArgMatches) -> Result<ExitCode,
             }
         }
     }
+    if let (Some(path), Some(metrics)) = (&args.metrics, &outcome.metrics) {
+        std::fs::write(path, metrics.open_metrics()).map_err(|why| format!("--metrics {}: {why}", path.display()))?;
+    }
     print(args, &outcome, &at)?;
     let done = |v: &Verdict| matches!(v, Verdict::Finished { .. } | Verdict::Deleted { .. });
     let done = outcome.verdicts.iter().all(|v| done(&v.verdict));
     Ok(if done { ExitCode::SUCCESS } else { ExitCode::from(NOT_FINISHED) })
 }
 
-fn in_colour(choice: Colour, to_terminal: bool) -> bool {
+pub(crate) fn in_colour(choice: Colour, to_terminal: bool) -> bool {
     match choice {
         Colour::Always => true,
         Colour::Never => false,
@@ -116,6 +122,7 @@ fn text(args: &SimulateArgs, outcome: &Outcome, at: &[i64], colour: bool) -> Str
         text.push('\n');
     }
     text.push_str(&render::summary(outcome));
+    text.push_str(&render::chips(outcome));
     text
 }
 

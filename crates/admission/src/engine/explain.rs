@@ -97,7 +97,7 @@ impl Engine {
                 explanation.blockers.extend(c.targets.iter().filter_map(|&t| self.named(t)));
                 (Verdict::Wait, Cause::Preempting { victims: c.targets.len() })
             }
-            Mode::Preempt => (Verdict::Wait, Cause::WaitingForQuota),
+            Mode::Preempt => (Verdict::Wait, self.no_candidates(c)),
             Mode::NoFit => no_fit(assignment, &explanation),
         };
         if explanation.cause == Cause::WaitingForQuota {
@@ -124,7 +124,7 @@ impl Engine {
                 Some(assignment) => no_fit(assignment, &explanation),
                 None => (Verdict::Wait, Cause::WaitingForQuota),
             },
-            Outcome::NoCandidates => (Verdict::Wait, Cause::WaitingForQuota),
+            Outcome::NoCandidates => (Verdict::Wait, self.no_candidates(c)),
             Outcome::Skipped(_) | Outcome::Migrating | Outcome::SecondPassFailed => (Verdict::Wait, Cause::Overtaken),
             Outcome::Inadmissible(why) => {
                 if let Inadmissible::ClusterQueueInactive { cluster_queue }
@@ -141,11 +141,28 @@ impl Engine {
         explanation
     }
 
+    /// What a candidate waits for that finds nobody to preempt.
+    fn no_candidates(&self, c: &Candidate) -> Cause {
+        let results = c.assignment.iter().flat_map(|a| &a.pod_sets);
+        if results.flat_map(|r| &r.reasons).any(|r| matches!(r, Reason::Placement { .. })) {
+            return Cause::WaitingForPlaces;
+        }
+        if !c.quota_alone {
+            return Cause::WaitingForQuota;
+        }
+        let mut asked = self.pod_sets(c.id).iter().filter_map(|p| p.topology_request.as_ref());
+        Cause::PlacesNotFreed { level: asked.find_map(|t| t.required.clone()) }
+    }
+
     /// The numbers behind an assignment: every flavor that was tried, with its quota.
     fn numbers(&self, id: WorkloadId, node: NodeId, assignment: &Assignment) -> Explanation {
         let mut explanation = Explanation::default();
+        // What the slice that is replaced hands on need not be free.
+        let (grows, handed_on) = self.handed_on(id, node);
+        explanation.grows = grows;
         // What pod sets before take of the same flavors.
         let mut before: Vec<(FlavorResourceId, Amount)> = Vec::new();
+        before.extend(handed_on.iter().map(|&(pair, amount)| (pair, Amount::ZERO.minus(amount))));
         for result in &assignment.pod_sets {
             let flavors: Vec<FlavorExplanation> =
                 result.attempts.iter().map(|attempt| self.flavor_numbers(node, result, attempt, &before)).collect();
@@ -168,7 +185,11 @@ impl Engine {
                 }
             }
             let name = self.pod_set_name(id, result.pod_set).into();
-            let mut explained = PodSetExplanation { name, flavors };
+            let places = result.reasons.iter().find_map(|reason| match reason {
+                Reason::Placement { message } => Some(message.clone()),
+                _ => None,
+            });
+            let mut explained = PodSetExplanation { name, flavors, places };
             for reason in &result.reasons {
                 if let Reason::Undeclared { resource } = reason {
                     explained.flavors.push(self.undeclared(result, *resource));
@@ -182,6 +203,17 @@ impl Engine {
             }
         }
         explanation
+    }
+
+    /// The slice that a workload replaces, and what that uses.
+    fn handed_on(&self, id: WorkloadId, node: NodeId) -> (Option<Key>, Vec<(FlavorResourceId, Amount)>) {
+        let none = (None, Vec::new());
+        let replaces = self.state.records.get(id).and_then(|r| r.extras.as_ref()?.replaces.as_ref());
+        let Some(key) = replaces.filter(|_| self.config.gates.elastic_jobs_via_workload_slices) else { return none };
+        let Some(old) = self.slice_in(node, key) else { return none };
+        let record = self.state.records.get(WorkloadId::from_index(old.index()));
+        let usage = record.and_then(|r| r.holding.as_ref()).map(|h| h.usage.clone()).unwrap_or_default();
+        (Some(key.clone()), usage)
     }
 
     fn flavor_numbers(
@@ -200,7 +232,7 @@ impl Engine {
             for &(resource, amount) in &result.requests {
                 let Some(pair) = self.pair_in_view(node, attempt.flavor, resource) else { continue };
                 let taken = before.iter().filter(|(p, _)| *p == pair).fold(Amount::ZERO, |sum, (_, a)| sum.plus(*a));
-                resources.push(self.resource_numbers(node, pair, resource, taken.plus(Amount::new(amount))));
+                resources.push(self.resource_numbers(node, pair, resource, taken.plus(Amount::new(amount)).or_zero()));
             }
         }
         FlavorExplanation {
@@ -344,6 +376,10 @@ fn no_fit(assignment: &Assignment, explanation: &Explanation) -> (Verdict, Cause
             let resources = explanation.pod_sets.iter().flat_map(|p| &p.flavors).flat_map(|f| &f.resources);
             let raisable = resources.into_iter().any(|r| matches!(r.limit, ResourceLimit::MaximumBorrowing { .. }));
             (if raisable { Verdict::AskAdmin } else { Verdict::Never }, Cause::ExceedsMaxQuota)
+        }
+        // The pods run already, so there is a flavor for them; it has no room for more.
+        Some(NoFitReason::NoMatchingFlavor) | None if explanation.grows.is_some() => {
+            (Verdict::Wait, Cause::WaitingForQuota)
         }
         Some(NoFitReason::NoMatchingFlavor) | None => {
             let missing = assignment

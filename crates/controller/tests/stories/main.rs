@@ -9,8 +9,12 @@ mod capacity;
 #[cfg(test)]
 mod chaos;
 #[cfg(test)]
+mod elastic;
+#[cfg(test)]
 mod jobsets;
 #[cfg(test)]
 mod past_usage;
+#[cfg(test)]
+mod places;
 #[cfg(test)]
 mod prebuilt;

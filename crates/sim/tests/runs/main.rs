@@ -5,5 +5,8 @@ mod cluster;
 mod common;
 mod edges;
 mod events;
+mod failures;
 mod faults;
 mod laws;
+mod report;
+mod waits;

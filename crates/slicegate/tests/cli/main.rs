@@ -1,4 +1,10 @@
 //! The program as a person runs it.
 
 #[cfg(test)]
+mod check;
+#[cfg(test)]
+mod crds;
+#[cfg(test)]
+mod metrics;
+#[cfg(test)]
 mod simulate;

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
@@ -14,7 +14,7 @@ fn slicegate(args: &[&str]) -> Command {
     command
 }
 
-fn run(args: &[&str]) -> (i32, String, String) {
+pub(crate) fn run(args: &[&str]) -> (i32, String, String) {
     read(slicegate(args).output().unwrap())
 }
 
@@ -23,7 +23,7 @@ fn read(output: Output) -> (i32, String, String) {
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
-fn run_on(text: &str, args: &[&str]) -> (i32, String, String) {
+pub(crate) fn run_on(text: &str, args: &[&str]) -> (i32, String, String) {
     let mut child =
         slicegate(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();

@@ -3,6 +3,7 @@
 //! With `--events` seeds are run until so many events have happened. `--seed` and `--plan` run one, tell what happens in it, and
 //! shrink it if it fails. A failing seed is shrunk and told of, and the program ends with 1.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for a terminal")]
+#![expect(clippy::disallowed_methods, reason = "it tells how long it took")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;

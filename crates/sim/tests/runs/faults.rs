@@ -1,6 +1,6 @@
 //! Everything that can go wrong between a controller and its API server.
 
-use slicegate_sim::faults::{Action, Failure, Plan, explore};
+use slicegate_sim::faults::{Action, Failure, Figures, Plan, explore};
 
 fn holds(plan: &Plan) {
     if let Err(failure) = plan.run() {
@@ -45,7 +45,7 @@ fn a_plan_can_be_written_and_read() {
 
 #[test]
 fn faults_happen_in_a_run() {
-    let figures = (0..20).filter_map(|seed| Plan::new(seed, 300).run().ok()).reduce(|a, b| a.plus(b)).unwrap();
+    let figures = (0..20).filter_map(|seed| Plan::new(seed, 300).run().ok()).reduce(Figures::plus).unwrap();
     assert!(figures.faults > 50 && figures.crashes > 5 && figures.finished > 20, "{figures:?}");
     assert!(Action::LoseAnswer.is_fault() && !Action::Deliver.is_fault());
 }

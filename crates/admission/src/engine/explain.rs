@@ -1,6 +1,6 @@
 //! Saying why.
 
-use slicegate_flavor::{Assignment, Attempt, Mode, PodSetResult, Reason};
+use slicegate_flavor::{Assignment, Attempt, Mode, PodSetResult, Reason, SliceShortage};
 use slicegate_preemption::{Target, World as _};
 use slicegate_quota::{Amount, FlavorId, FlavorResourceId, LimitKind, NodeId, ResourceId};
 use slicegate_workload::{ConditionType, Key, Stage, Status, Timestamp};
@@ -97,7 +97,7 @@ impl Engine {
                 explanation.blockers.extend(c.targets.iter().filter_map(|&t| self.named(t)));
                 (Verdict::Wait, Cause::Preempting { victims: c.targets.len() })
             }
-            Mode::Preempt => (Verdict::Wait, Cause::WaitingForQuota),
+            Mode::Preempt => without_victims(&explanation),
             Mode::NoFit => no_fit(assignment, &explanation),
         };
         if explanation.cause == Cause::WaitingForQuota {
@@ -124,7 +124,7 @@ impl Engine {
                 Some(assignment) => no_fit(assignment, &explanation),
                 None => (Verdict::Wait, Cause::WaitingForQuota),
             },
-            Outcome::NoCandidates => (Verdict::Wait, Cause::WaitingForQuota),
+            Outcome::NoCandidates => without_victims(&explanation),
             Outcome::Skipped(_) | Outcome::Migrating | Outcome::SecondPassFailed => (Verdict::Wait, Cause::Overtaken),
             Outcome::Inadmissible(why) => {
                 if let Inadmissible::ClusterQueueInactive { cluster_queue }
@@ -193,7 +193,17 @@ impl Engine {
     ) -> FlavorExplanation {
         let catalogue = self.catalogue();
         let mismatch = attempt.reasons.iter().find(|r| {
-            !matches!(r, Reason::Insufficient { .. } | Reason::ExceedsPotential { .. } | Reason::Undeclared { .. })
+            !matches!(
+                r,
+                Reason::Insufficient { .. }
+                    | Reason::ExceedsPotential { .. }
+                    | Reason::Undeclared { .. }
+                    | Reason::Slices { .. }
+            )
+        });
+        let slices = attempt.reasons.iter().find_map(|r| match r {
+            Reason::Slices { shortage, .. } => Some(SliceShortage::clone(shortage)),
+            _ => None,
         });
         let mut resources = Vec::new();
         if mismatch.is_none() {
@@ -207,6 +217,7 @@ impl Engine {
             flavor: self.state.names.flavor_name(attempt.flavor).into(),
             chosen: result.flavors.iter().any(|f| f.flavor == attempt.flavor),
             mismatch: mismatch.map(|r| catalogue.reason(r).into()),
+            slices,
             resources,
         }
     }
@@ -264,6 +275,7 @@ impl Engine {
             flavor: "any flavor".into(),
             chosen: false,
             mismatch: None,
+            slices: None,
             resources: vec![ResourceExplanation {
                 resource: self.state.names.resource_name(resource).into(),
                 needed: Amount::new(needed),
@@ -339,7 +351,10 @@ fn no_fit(assignment: &Assignment, explanation: &Explanation) -> (Verdict, Cause
     use slicegate_flavor::NoFitReason;
     match assignment.no_fit {
         Some(NoFitReason::WaitingForQuota) => (Verdict::Wait, Cause::WaitingForQuota),
-        Some(NoFitReason::TopologyPlacementFailed) => (Verdict::Wait, Cause::TopologyPlacementFailed),
+        Some(NoFitReason::TopologyPlacementFailed) => match worst_shortage(explanation) {
+            Some(verdict) => (verdict, Cause::WholeSlicesMissing),
+            None => (Verdict::Wait, Cause::TopologyPlacementFailed),
+        },
         Some(NoFitReason::ExceedsMaxQuota) => {
             let resources = explanation.pod_sets.iter().flat_map(|p| &p.flavors).flat_map(|f| &f.resources);
             let raisable = resources.into_iter().any(|r| matches!(r.limit, ResourceLimit::MaximumBorrowing { .. }));
@@ -354,6 +369,27 @@ fn no_fit(assignment: &Assignment, explanation: &Explanation) -> (Verdict, Cause
                 .any(|r| matches!(r, Reason::FlavorNotFound { .. } | Reason::TopologyUnknown { .. }));
             (if missing { Verdict::AskAdmin } else { Verdict::Change }, Cause::NoMatchingFlavor)
         }
+    }
+}
+
+/// The verdict where whole slices are missing, on the flavor for which it is best; `None` if they are not what is missing.
+fn worst_shortage(explanation: &Explanation) -> Option<Verdict> {
+    let flavors = explanation.pod_sets.iter().flat_map(|p| &p.flavors);
+    let verdicts = flavors.filter_map(|f| f.slices.as_ref()).map(|shortage| match shortage {
+        SliceShortage::Short(counts) if !counts.exceeds_total() => Verdict::Wait,
+        SliceShortage::NoSlice { .. } => Verdict::Change,
+        SliceShortage::Short(_) | SliceShortage::NoPool { .. } => Verdict::AskAdmin,
+    });
+    verdicts.min()
+}
+
+/// The verdict on a workload that could only be had by preemption, and finds no victims.
+fn without_victims(explanation: &Explanation) -> (Verdict, Cause) {
+    let flavors = || explanation.pod_sets.iter().flat_map(|p| &p.flavors).filter(|f| f.chosen);
+    let has_quota = flavors().flat_map(|f| &f.resources).all(|r| r.limit == ResourceLimit::None);
+    match worst_shortage(explanation) {
+        Some(_) if has_quota => (Verdict::Wait, Cause::WholeSlicesMissing),
+        _ => (Verdict::Wait, Cause::WaitingForQuota),
     }
 }
 

@@ -18,6 +18,7 @@ mod record;
 mod report;
 mod requeue;
 mod shape;
+mod slices;
 mod state;
 mod stored;
 mod tally;
@@ -98,6 +99,8 @@ pub struct Engine {
     places: Places,
     checks: BTreeMap<Box<str>, CheckSpec>,
     topologies: BTreeMap<Box<str>, TopologySpec>,
+    /// Whether any flavor asks for whole slices.
+    slices_on: bool,
     cluster: Cluster,
     overheads: BTreeMap<Box<str>, ResourceList>,
     /// Trees whose parked workloads come back, by root, and when.
@@ -173,6 +176,7 @@ impl Engine {
             places: Places::default(),
             checks: BTreeMap::new(),
             topologies: BTreeMap::new(),
+            slices_on: false,
             cluster: Cluster::default(),
             overheads: BTreeMap::new(),
             flushes: BTreeMap::new(),

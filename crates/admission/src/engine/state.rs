@@ -12,8 +12,10 @@ use slicegate_workload::{
 use super::afs::Ledger;
 use super::ids::{LocalQueueId, WorkloadId};
 use super::record::{Holding, Records};
+use super::slices::Slices;
 use super::tally::Tally;
 use crate::InactiveReason;
+use crate::slices::Inventory;
 
 /// A ClusterQueue.
 #[derive(Clone, Debug)]
@@ -97,6 +99,10 @@ pub(super) struct State {
     pub(super) forest: Forest,
     /// Nodes by flavor, and what of them is in use.
     pub(super) topologies: Topologies,
+    /// Slices of TPUs, and what of them is in use.
+    pub(super) inventory: Inventory,
+    /// The slices that a what-if is about: [`World::places`] says whether they can be had.
+    pub(super) asked: Slices,
     pub(super) records: Records,
     /// By index of node.
     pub(super) queues: Vec<Option<ClusterQueue>>,
@@ -162,6 +168,9 @@ impl State {
         for held in &holding.places {
             self.topologies.add(&held.usage, Reach::Node);
         }
+        if !holding.slices.is_empty() {
+            self.inventory.hold(&holding.slices);
+        }
         if let Some(record) = self.records.get_mut(id) {
             record.holding = Some(Box::new(holding));
         }
@@ -208,6 +217,9 @@ impl State {
         }
         for held in &holding.places {
             self.topologies.take_away(&held.usage, Reach::Node);
+        }
+        if !holding.slices.is_empty() {
+            self.inventory.release(&holding.slices);
         }
         self.forest.bump_generation(node);
         if let Some(queue) = self.queues.get_mut(node.index()).and_then(Option::as_mut) {

@@ -56,15 +56,52 @@ pub struct ScenarioSpec {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Dws {
-    /// How long it takes to find capacity; absent means 5 min.
+    /// How long it takes to find capacity, or `never`; absent means 5 min.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finds_capacity_after: Option<String>,
-    /// How long a request may wait before it fails; absent means 7 days.
+    /// How long a request may wait before it fails; absent means 7 days. A request that says `ValidUntilSeconds` itself waits
+    /// that long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gives_up_after: Option<String>,
+    /// How long nodes are kept once they were provisioned, after which they are taken back and the request is
+    /// `CapacityRevoked`; absent means 7 days. A request that says `maxRunDurationSeconds` itself keeps them that long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_run_duration: Option<String>,
+    /// What happens to particular requests; of several that fit, the first counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<DwsRequest>,
 }
 
-/// Something that happens.
+/// What happens to the requests of a job. What is absent is as for all.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DwsRequest {
+    /// The job, as `kind/name` or `kind/namespace/name`, or a ProvisioningRequest itself.
+    pub object: String,
+    /// Only this attempt, from 1; absent means every one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<i32>,
+    /// How long it takes to find capacity, or `never`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finds_capacity_after: Option<String>,
+    /// How long the request may wait before it fails.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gives_up_after: Option<String>,
+    /// It fails after this time, whatever capacity there is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fails_after: Option<String>,
+    /// Its nodes are taken back this long after they were provisioned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked_after: Option<String>,
+    /// The reason of the failure; absent means `OutOfResources`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What is said of the failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// Something that happens: `at` and one of the others.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ScenarioEvent {
@@ -73,6 +110,118 @@ pub struct ScenarioEvent {
     /// A document is applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub apply: Option<ScenarioApply>,
+    /// An object is changed, as by `kubectl patch --type merge`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patch: Option<ScenarioPatch>,
+    /// A job or a node pool gets another size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<ScenarioScale>,
+    /// An object is deleted, as by `kubectl delete`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delete: Option<ScenarioDelete>,
+    /// Nodes are drained, as before maintenance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evict_node: Option<ScenarioEvictNode>,
+    /// The provider decides about a ProvisioningRequest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dws: Option<ScenarioDws>,
+}
+
+/// A change to an object that is there. The API server checks it as any update: what it refuses is said and changes nothing.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ScenarioPatch {
+    /// The object, as `kind/name` or `kind/namespace/name`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object: Option<String>,
+    /// Instead of `object`: the Workload of this job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload_of: Option<String>,
+    /// `status` to change the status instead of the rest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subresource: Option<String>,
+    /// A JSON merge patch (RFC 7386): fields that are to change, `null` for those that are to go; lists are replaced as wholes.
+    #[serde(default)]
+    pub merge: serde_json::Value,
+}
+
+/// Another size.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ScenarioScale {
+    /// A Job, JobSet, RayJob, RayCluster or NodePool, as `kind/name` or `kind/namespace/name`.
+    pub object: String,
+    /// Of a JobSet: which replicated job. May be absent if there is one only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicated_job: Option<String>,
+    /// Of a RayJob or RayCluster: which worker group. May be absent if there is one only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker_group: Option<String>,
+    /// Replicas of the replicated job or worker group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<i32>,
+    /// Pods of a Job, or of each Job of the replicated job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parallelism: Option<i32>,
+    /// The fewest nodes of a node pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_nodes: Option<i32>,
+    /// The most nodes of a node pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_nodes: Option<i32>,
+}
+
+/// A deletion.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ScenarioDelete {
+    /// The object, as `kind/name` or `kind/namespace/name`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object: Option<String>,
+    /// Instead of `object`: the Workload of this job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload_of: Option<String>,
+    /// What becomes of the objects that it owns: `Background` (they go after it, the default), `Foreground` (they go first) or
+    /// `Orphan` (they stay).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub propagation: Option<String>,
+}
+
+/// Nodes that are drained: they take no pods any more, and those on them are stopped and fail as disrupted.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ScenarioEvictNode {
+    /// One node, by name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// The nodes of a pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// The nodes on which a job's pods are, as `kind/name` or `kind/namespace/name`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
+    /// At most so many of the pool's or the job's nodes, in order of name; absent means all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<i32>,
+    /// How long it lasts; absent means for ever.
+    #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
+    pub lasts: Option<String>,
+}
+
+/// What the provider decides about a ProvisioningRequest.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ScenarioDws {
+    /// A ProvisioningRequest, or the job whose newest one is meant, as `kind/name` or `kind/namespace/name`.
+    pub object: String,
+    /// `FindsCapacity` (it looks at once), `Fails`, `BookingExpires` or `RevokesCapacity`.
+    pub outcome: String,
+    /// The reason of the condition, such as `OutOfResources`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The message of the condition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
 }
 
 /// A document that is applied.

@@ -16,6 +16,8 @@ mod duration;
 mod input;
 mod names;
 mod narrator;
+mod plan;
+mod play;
 mod preflight;
 pub mod render;
 mod simulation;

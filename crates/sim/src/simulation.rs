@@ -10,7 +10,8 @@ use slicegate_workload::Timestamp;
 use crate::admission::Admission;
 use crate::defaults;
 use crate::duration::Elapsed;
-use crate::input::{Apply, Files, Input, Item, Plan, ScenarioError};
+use crate::input::{Files, Input, Item, ScenarioError};
+use crate::plan::{Action, Plan, Step};
 use crate::store::{History, Store};
 use crate::timeline::{Entry, EntryKind};
 use crate::verdict::{JobVerdict, verdicts};
@@ -131,7 +132,7 @@ pub enum Violation {
 pub struct Simulation<A = Controller> {
     world: World,
     admission: A,
-    applies: Vec<Apply>,
+    steps: Vec<Step>,
     events: Vec<RecordedEvent>,
     wake: Option<Timestamp>,
     idle_wakes: usize,
@@ -162,10 +163,10 @@ impl<A: Admission> Simulation<A> {
         let keep_history = input.options.keep_history;
         let plan = Plan::new(input, files)?;
         let mut world = World::new(plan.settings, keep_history);
-        for (number, apply) in plan.applies.iter().enumerate() {
-            world.queue.schedule(world.settings.start.plus_micros(apply.at), Event::Apply(number));
+        for (number, step) in plan.steps.iter().enumerate() {
+            world.queue.schedule(world.settings.start.plus_micros(step.at), Event::Scripted(number));
         }
-        for namespace in namespaces(&plan.applies) {
+        for namespace in namespaces(&plan.steps) {
             if let Ok(object) = Kind::Namespace.read(serde_json::json!({
                 "metadata": {"name": namespace, "labels": {"kubernetes.io/metadata.name": namespace}}
             })) {
@@ -176,7 +177,7 @@ impl<A: Admission> Simulation<A> {
         Ok(Self {
             world,
             admission,
-            applies: plan.applies,
+            steps: plan.steps,
             events: Vec::new(),
             wake: None,
             idle_wakes: 0,
@@ -211,12 +212,12 @@ impl<A: Admission> Simulation<A> {
         self.world.set_now(at);
         let told = self.world.timeline.len();
         let mut wakes_only = true;
-        // Documents are applied one by one; what else is due at this moment happens together.
+        // What a scenario says happens one by one; what else is due at this moment happens together.
         while let Some((_, event)) = self.world.queue.pop() {
             match event {
-                Event::Apply(number) => {
+                Event::Scripted(number) => {
                     wakes_only = false;
-                    self.apply(number);
+                    self.play(number);
                 }
                 Event::Wake => {
                     if self.wake == Some(at) {
@@ -228,7 +229,7 @@ impl<A: Admission> Simulation<A> {
                     self.world.happen(event);
                 }
             }
-            if !matches!(self.world.queue.peek(), Some((next, event)) if next == at && (self.is_start(at) || !matches!(event, Event::Apply(_))))
+            if !matches!(self.world.queue.peek(), Some((next, event)) if next == at && (self.is_start(at) || !matches!(event, Event::Scripted(_))))
             {
                 break;
             }
@@ -254,8 +255,8 @@ impl<A: Admission> Simulation<A> {
     /// What came of it.
     pub fn finish(mut self) -> Outcome {
         let later = self.stopped.map(|at| at.micros_since(self.world.settings.start));
-        let later = self.applies.iter().filter(|apply| later.is_some_and(|at| apply.at > at));
-        let verdicts = verdicts(&self.world, later.map(|apply| &apply.item));
+        let later = self.steps.iter().filter(|step| later.is_some_and(|at| step.at > at));
+        let verdicts = verdicts(&self.world, later.filter_map(Step::item));
         let history = self.world.store.take_history();
         let objects = self.world.store.take_objects();
         Outcome {
@@ -291,9 +292,16 @@ impl<A: Admission> Simulation<A> {
         &self.world.timeline
     }
 
-    fn apply(&mut self, number: usize) {
+    fn play(&mut self, number: usize) {
         // A document is applied once; nothing keeps it afterwards.
-        let item = std::mem::replace(&mut self.applies[number].item, Item::Scenario(Scenario::default()));
+        let nothing = Action::Apply(Item::Scenario(Scenario::default()));
+        match std::mem::replace(&mut self.steps[number].action, nothing) {
+            Action::Apply(item) => self.apply(item),
+            action => self.world.play(action),
+        }
+    }
+
+    fn apply(&mut self, item: Item) {
         let object = match item {
             Item::NodePool(pool) => {
                 self.world.add_node_pool(&pool);
@@ -330,7 +338,7 @@ impl<A: Admission> Simulation<A> {
                 self.world.say(Some(key.clone()), EntryKind::Applied, text.to_owned());
                 let queued = defaults::label(document.metadata(), defaults::QUEUE_NAME).is_some();
                 if queued
-                    && crate::input::is_job(&document)
+                    && crate::plan::is_job(&document)
                     && let Some(why) = crate::verdict::missing_class(&self.world, &document)
                 {
                     self.world.say(Some(key), EntryKind::Waiting, format!("gets no workload: {why}"));
@@ -411,11 +419,11 @@ impl<A: Admission> Simulation<A> {
     }
 }
 
-fn namespaces(applies: &[Apply]) -> Vec<String> {
+fn namespaces(steps: &[Step]) -> Vec<String> {
     let mut names = vec!["default".to_owned()];
     let mut own = Vec::new();
-    for apply in applies {
-        if let Item::Object(object) = &apply.item {
+    for item in steps.iter().filter_map(Step::item) {
+        if let Item::Object(object) = item {
             if object.kind() == Kind::Namespace {
                 own.push(object.name().to_owned());
             }

@@ -50,6 +50,14 @@ pub enum EntryKind {
     Failed,
     /// The controller explains a decision.
     Note,
+    /// A user changed an object.
+    Patched,
+    /// A user or Ray's autoscaler gave a job or a node pool another size.
+    Scaled,
+    /// A user deleted an object.
+    Deleted,
+    /// Nodes were drained.
+    Drained,
     /// The API server refused something.
     Refused,
 }
@@ -80,6 +88,10 @@ impl EntryKind {
             Self::Finished => "finished",
             Self::Failed => "failed",
             Self::Note => "note",
+            Self::Patched => "patched",
+            Self::Scaled => "scaled",
+            Self::Deleted => "deleted",
+            Self::Drained => "drained",
             Self::Refused => "refused",
         }
     }

@@ -34,6 +34,11 @@ pub enum Verdict {
     NeverAdmitted,
     /// It is in no queue: nobody holds it back.
     NotQueued,
+    /// A user deleted it before it ended.
+    Deleted {
+        /// When.
+        at: Timestamp,
+    },
     /// The simulation was stopped before it was applied.
     NotApplied,
 }

@@ -12,8 +12,8 @@ use crate::cluster::dws::Step;
 use crate::cluster::{ClassId, Nodes, PoolId};
 use crate::defaults::annotation;
 use crate::duration::parse_duration;
-use crate::input::Settings;
 use crate::narrator::Narrator;
+use crate::plan::{Action, Settings};
 use crate::store::{Store, controller_of};
 use crate::timeline::{Entry, EntryKind};
 use crate::verdict::{JobVerdict, verdict_on};
@@ -21,8 +21,10 @@ use crate::verdict::{JobVerdict, verdict_on};
 /// Something that is due.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Event {
-    /// The document of this number is applied.
-    Apply(usize),
+    /// The scenario's step of this number.
+    Scripted(usize),
+    /// What follows from an earlier step of the scenario.
+    Follow(Box<Action>),
     /// The containers of a pod start.
     PodStart { pod: ObjectRef, uid: Box<str> },
     /// They end.
@@ -185,7 +187,8 @@ impl World {
                     self.store.delete(&object);
                 }
             }
-            Event::Apply(_) | Event::Wake => {}
+            Event::Follow(action) => self.play(*action),
+            Event::Scripted(_) | Event::Wake => {}
         }
     }
 

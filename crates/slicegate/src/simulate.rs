@@ -58,7 +58,8 @@ pub(crate) fn run(args: &SimulateArgs, matches: &ArgMatches) -> Result<ExitCode,
         }
     }
     print(args, &outcome, &at)?;
-    let done = outcome.verdicts.iter().all(|v| matches!(v.verdict, Verdict::Finished { .. }));
+    let done = |v: &Verdict| matches!(v, Verdict::Finished { .. } | Verdict::Deleted { .. });
+    let done = outcome.verdicts.iter().all(|v| done(&v.verdict));
     Ok(if done { ExitCode::SUCCESS } else { ExitCode::from(NOT_FINISHED) })
 }
 

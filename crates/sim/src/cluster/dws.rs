@@ -5,11 +5,12 @@ use std::sync::Arc;
 use slicegate_api::provisioning::ProvisioningRequest;
 use slicegate_api::{Condition, Kind, Object, ObjectRef};
 
-use super::PoolId;
 use super::pool::{Growth, Origin, Pool};
 use super::shape::Shape;
+use super::{NodeId, PoolId};
 use crate::duration::words;
 use crate::names;
+use crate::plan::{DwsRule, Wait};
 use crate::store::{api_time, sim_time};
 use crate::timeline::EntryKind;
 use crate::world::{Event, World};
@@ -19,6 +20,11 @@ const QUEUED: &str = "queued-provisioning.gke.io";
 const CHECK_CAPACITY: &str = "check-capacity.autoscaling.x-k8s.io";
 const ATOMIC: &str = "best-effort-atomic-scale-up.autoscaling.x-k8s.io";
 
+/// How long the nodes of a request are kept for its pods, in microseconds.
+const BOOKING: i64 = 600_000_000;
+/// How long a node has to stop what runs on it, in microseconds.
+const SHUTDOWN_GRACE: i64 = 30_000_000;
+
 /// What is next for a ProvisioningRequest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
@@ -26,8 +32,14 @@ pub(crate) enum Step {
     Search,
     /// Nobody waits any longer.
     GiveUp,
+    /// It fails, since the scenario says so.
+    Fail,
     /// The nodes are no longer kept for it.
     Expire,
+    /// The nodes may not be kept any longer.
+    Revoke,
+    /// The nodes go.
+    Take,
 }
 
 /// Why a request can never be met.
@@ -65,6 +77,12 @@ struct Candidate {
     pool: PoolId,
     nodes: u32,
     free: bool,
+}
+
+/// A parameter of a request that is a number of seconds, in microseconds.
+fn seconds(request: &ProvisioningRequest, parameter: &str) -> Option<i64> {
+    let seconds = request.spec.parameters.get(parameter)?.parse::<i64>().ok()?;
+    (seconds >= 0).then(|| seconds.saturating_mul(1_000_000))
 }
 
 fn is_true(request: &ProvisioningRequest, kind: &str) -> bool {
@@ -125,15 +143,157 @@ impl World {
         }
         self.set_request(key, "Accepted", "SuccessfullyQueued", "Provisioning Request was successfully queued.");
         let job = self.job_of_request(key);
-        let wait = self.settings.dws_finds_capacity;
         let text = format!("ProvisioningRequest {} accepted: queued for DWS capacity", key.name);
         self.say(job, EntryKind::ProvisioningRequest, text);
+        let rule = self.dws_rule(key).cloned();
+        let rule = rule.as_ref();
+        let dws = &self.settings.dws;
+        let finds = rule.and_then(|rule| rule.finds_capacity).unwrap_or(dws.finds_capacity);
+        let patience = rule.and_then(|rule| rule.gives_up).or_else(|| seconds(request, "ValidUntilSeconds"));
+        let patience = patience.unwrap_or(dws.gives_up);
+        if let Some(fails) = rule.and_then(|rule| rule.fails) {
+            self.schedule_step(key, request, fails, Step::Fail);
+        }
+        if let Wait::For(wait) = finds {
+            self.schedule_step(key, request, wait, Step::Search);
+        }
+        self.schedule_step(key, request, patience, Step::GiveUp);
+    }
+
+    fn schedule_step(&mut self, key: &ObjectRef, request: &ProvisioningRequest, wait: i64, step: Step) {
         let uid: Box<str> = request.metadata.uid.as_deref().unwrap_or_default().into();
-        let event = |step| Event::Request { request: key.clone(), uid: uid.clone(), step };
-        let valid_for = request.spec.parameters.get("ValidUntilSeconds").and_then(|s| s.parse::<i64>().ok());
-        let patience = valid_for.map_or(self.settings.dws_gives_up, |s| s.saturating_mul(1_000_000));
-        self.queue.schedule(self.now.plus_micros(wait), event(Step::Search));
-        self.queue.schedule(self.now.plus_micros(patience), event(Step::GiveUp));
+        self.queue.schedule(self.now.plus_micros(wait), Event::Request { request: key.clone(), uid, step });
+    }
+
+    /// Whether a request is that of an object: of the job or the Workload that it was made for, or the request itself.
+    pub(crate) fn is_request_of(&self, key: &ObjectRef, object: &ObjectRef) -> bool {
+        if key == object || self.job_of_request(key).as_ref() == Some(object) {
+            return true;
+        }
+        let owner = self.store.get(key).and_then(crate::store::controller_of);
+        owner.is_some_and(|o| {
+            o.kind == object.kind.as_str() && o.name == *object.name && key.namespace == object.namespace
+        })
+    }
+
+    /// What the scenario says of a request, if it says something of this one in particular.
+    fn dws_rule(&self, key: &ObjectRef) -> Option<&DwsRule> {
+        let attempt = key.name.rsplit_once('-').and_then(|(_, n)| n.parse::<i32>().ok());
+        let rules = self.settings.dws.requests.iter();
+        rules
+            .filter(|rule| rule.attempt.is_none() || rule.attempt == attempt)
+            .find(|rule| self.is_request_of(key, &rule.object))
+    }
+
+    /// The provider looks for capacity at once.
+    pub(crate) fn find_capacity(&mut self, key: &ObjectRef) -> Result<(), &'static str> {
+        self.is_open(key)?;
+        self.searching.insert(key.clone());
+        self.told_waiting.remove(key);
+        self.try_provision(key);
+        Ok(())
+    }
+
+    fn is_open(&self, key: &ObjectRef) -> Result<(), &'static str> {
+        let request = self.request(key).ok_or("is not there")?;
+        if is_true(&request, "Failed") {
+            return Err("has failed already");
+        }
+        if is_true(&request, "Provisioned") { Err("is provisioned already") } else { Ok(()) }
+    }
+
+    fn is_provisioned(&self, key: &ObjectRef) -> Result<Arc<ProvisioningRequest>, &'static str> {
+        let request = self.request(key).ok_or("is not there")?;
+        if is_true(&request, "CapacityRevoked") {
+            return Err("has its capacity revoked already");
+        }
+        if is_true(&request, "Provisioned") { Ok(request) } else { Err("is not provisioned") }
+    }
+
+    /// A request fails.
+    pub(crate) fn fail_request(
+        &mut self,
+        key: &ObjectRef,
+        reason: Option<String>,
+        message: Option<String>,
+    ) -> Result<(), &'static str> {
+        self.is_open(key)?;
+        let reason = reason.unwrap_or_else(|| "OutOfResources".to_owned());
+        let message =
+            message.unwrap_or_else(|| "There are not enough resources in the zone for the request.".to_owned());
+        self.fail(key, &reason, &message);
+        Ok(())
+    }
+
+    /// The nodes of a request are not kept for it any longer.
+    pub(crate) fn expire_booking(
+        &mut self,
+        key: &ObjectRef,
+        reason: Option<String>,
+        message: Option<String>,
+    ) -> Result<(), &'static str> {
+        self.is_provisioned(key)?;
+        let reason = reason.unwrap_or_else(|| "BookingExpired".to_owned());
+        let message = message.unwrap_or_else(|| "Booking expired.".to_owned());
+        let job = self.job_of_request(key);
+        self.set_request(key, "BookingExpired", &reason, &message);
+        self.say(job, EntryKind::ProvisioningRequest, format!("ProvisioningRequest {}: {message}", key.name));
+        Ok(())
+    }
+
+    /// The provider takes the nodes of a request back: they take no pods any more and are stopped after a grace period.
+    pub(crate) fn revoke(
+        &mut self,
+        key: &ObjectRef,
+        reason: Option<String>,
+        message: Option<String>,
+    ) -> Result<(), &'static str> {
+        let request = self.is_provisioned(key)?;
+        let reason = reason.unwrap_or_else(|| "CapacityRevoked".to_owned());
+        let message =
+            message.unwrap_or_else(|| "The capacity was revoked: its maximum run duration is over.".to_owned());
+        let job = self.job_of_request(key);
+        self.set_request(key, "CapacityRevoked", &reason, &message);
+        self.say(job, EntryKind::ProvisioningRequest, format!("ProvisioningRequest {}: {message}", key.name));
+        for (_, node) in self.nodes_of_request(key) {
+            self.cordon(node, true);
+        }
+        self.schedule_step(key, &request, SHUTDOWN_GRACE, Step::Take);
+        Ok(())
+    }
+
+    /// The nodes that were made for a request.
+    fn nodes_of_request(&self, key: &ObjectRef) -> Vec<(PoolId, NodeId)> {
+        let resize = resize_request_name(key);
+        let label = slicegate_tpu::label::PROVISIONING_REQUEST;
+        let nodes =
+            self.nodes.pools.iter().enumerate().flat_map(|(i, pool)| pool.nodes.iter().map(move |n| (PoolId(i), *n)));
+        nodes
+            .filter(|(_, id)| {
+                self.nodes.node(*id).is_some_and(|n| n.labels.get(label).is_some_and(|value| **value == *resize))
+            })
+            .collect()
+    }
+
+    /// The nodes of a request go.
+    fn take_back(&mut self, key: &ObjectRef) {
+        let nodes = self.nodes_of_request(key);
+        let Some((pool, _)) = nodes.first().copied() else { return };
+        let from = self.nodes.pool(pool).nodes.len();
+        let taken: Vec<NodeId> = nodes.iter().filter(|(of, _)| *of == pool).map(|(_, node)| *node).collect();
+        self.take_nodes(&taken);
+        let pool = &mut self.nodes.pools[pool.0];
+        if pool.nodes.is_empty() {
+            pool.booked = None;
+        }
+        let text = format!(
+            "node pool {} loses {} node(s), whose capacity was revoked: {from} -> {}",
+            pool.name,
+            taken.len(),
+            pool.nodes.len()
+        );
+        self.say(None, EntryKind::ScaleDown, text);
+        self.retry_requests();
     }
 
     fn fail(&mut self, key: &ObjectRef, reason: &str, message: &str) {
@@ -145,6 +305,11 @@ impl World {
 
     /// Something is due for a request.
     pub(crate) fn request_step(&mut self, key: &ObjectRef, uid: &str, step: Step) {
+        if step == Step::Take {
+            // The request may be gone by now; its nodes are not.
+            self.take_back(key);
+            return;
+        }
         let Some(request) = self.request(key) else { return };
         if request.metadata.uid.as_deref() != Some(uid) {
             return;
@@ -159,9 +324,16 @@ impl World {
                 let message = "Provisioning Request could not provision queued instances in the allocated time.";
                 self.fail(key, "WaitTimeExceeded", message);
             }
+            Step::Fail => {
+                let rule = self.dws_rule(key).cloned();
+                let (reason, message) = rule.map_or((None, None), |rule| (rule.reason, rule.message));
+                // Of one that is over there is nothing more to say.
+                let _ = self.fail_request(key, reason, message);
+            }
             Step::Expire if provisioned => {
                 self.set_request(key, "BookingExpired", "BookingExpired", "Booking expired.");
             }
+            Step::Revoke => _ = self.revoke(key, None, None),
             _ => {}
         }
     }
@@ -228,9 +400,12 @@ impl World {
             words(waited)
         );
         self.say(job, EntryKind::ProvisioningRequest, text);
-        let uid: Box<str> = request.metadata.uid.as_deref().unwrap_or_default().into();
-        let event = Event::Request { request: key.clone(), uid, step: Step::Expire };
-        self.queue.schedule(self.now.plus_seconds(600), event);
+        self.schedule_step(key, request, BOOKING, Step::Expire);
+        if request.spec.provisioning_class_name == QUEUED {
+            let told = self.dws_rule(key).and_then(|rule| rule.revoked);
+            let kept = told.or_else(|| seconds(request, "maxRunDurationSeconds")).unwrap_or(self.settings.dws.max_run);
+            self.schedule_step(key, request, kept, Step::Revoke);
+        }
         self.watch_idle(id);
     }
 
@@ -287,8 +462,11 @@ impl World {
             }
             let wanted: u32 = sets.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count));
             let most = pool.autoscaling.map_or(pool.target(), |(_, most)| most);
-            let unused =
-                pool.nodes.iter().filter(|id| self.nodes.node(**id).is_some_and(|n| n.pods.is_empty())).count();
+            let unused = pool
+                .nodes
+                .iter()
+                .filter(|id| self.nodes.node(**id).is_some_and(|n| n.pods.is_empty() && !n.cordoned))
+                .count();
             let unused = u32::try_from(unused).unwrap_or(u32::MAX);
             let (fits, nodes, free) = match pool.growth {
                 Growth::Whole { hosts } => {

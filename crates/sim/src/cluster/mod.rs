@@ -54,6 +54,8 @@ pub(crate) struct NodeState {
     pub(crate) chip_user: Option<ObjectRef>,
     /// Since when it has had no pod.
     pub(crate) idle_since: Option<Timestamp>,
+    /// Whether it takes no pods.
+    pub(crate) cordoned: bool,
 }
 
 /// Pods that lie in one topology domain together and share it with none of the same scope.
@@ -189,6 +191,7 @@ impl Nodes {
             pods: BTreeSet::new(),
             chip_user: None,
             idle_since: Some(now),
+            cordoned: false,
         }));
         self.retry = true;
         id
@@ -331,7 +334,9 @@ impl Nodes {
         node.pods.remove(key);
         if node.chip_user.as_ref() == Some(key) {
             node.chip_user = None;
-            self.pools[node.pool.0].free.insert(placed.node);
+            if !node.cordoned {
+                self.pools[node.pool.0].free.insert(placed.node);
+            }
         }
         if node.pods.is_empty() {
             node.idle_since = Some(now);

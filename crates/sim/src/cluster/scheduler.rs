@@ -69,6 +69,9 @@ impl Nodes {
 
 fn has_room(node: &NodeState, allocatable: &slicegate_workload::ResourceList, class: &Class) -> bool {
     let pods = i64::try_from(node.pods.len()).unwrap_or(i64::MAX);
+    if node.cordoned {
+        return false;
+    }
     if allocatable.get("pods").is_some_and(|most| pods >= most.value()) {
         return false;
     }

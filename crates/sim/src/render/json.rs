@@ -84,6 +84,7 @@ pub fn json(outcome: &Outcome) -> Value {
                 Verdict::Evicted => ("evicted", None),
                 Verdict::NeverAdmitted => ("neverAdmitted", None),
                 Verdict::NotQueued => ("notQueued", None),
+                Verdict::Deleted { at } => ("deleted", Some(*at)),
                 Verdict::NotApplied => ("notApplied", None),
             };
             value!({"job": reference(&verdict.job), "verdict": word, "at": at.map(time), "why": verdict.why})

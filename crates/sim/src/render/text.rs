@@ -35,13 +35,19 @@ const fn colour(kind: EntryKind) -> &'static str {
         | EntryKind::Unschedulable
         | EntryKind::Restarted
         | EntryKind::Failed
+        | EntryKind::Drained
         | EntryKind::Refused => RED,
         EntryKind::ScaleUp
         | EntryKind::NodesReady
         | EntryKind::ScaleDown
         | EntryKind::ProvisioningRequest
         | EntryKind::Check => CYAN,
-        EntryKind::Applied | EntryKind::WorkloadCreated | EntryKind::Note => DIM,
+        EntryKind::Applied
+        | EntryKind::Patched
+        | EntryKind::Scaled
+        | EntryKind::Deleted
+        | EntryKind::WorkloadCreated
+        | EntryKind::Note => DIM,
     }
 }
 
@@ -141,6 +147,7 @@ pub fn summary(outcome: &Outcome) -> String {
             Verdict::Evicted => "evicted, waits again".to_owned(),
             Verdict::NeverAdmitted => "never admitted".to_owned(),
             Verdict::NotQueued => "in no queue".to_owned(),
+            Verdict::Deleted { at } => format!("deleted at {}", Elapsed(at.micros_since(outcome.start))),
             Verdict::NotApplied => "not applied before the simulation was stopped".to_owned(),
         };
         let why = verdict.why.as_ref().map_or(String::new(), |why| format!(": {why}"));
@@ -151,8 +158,10 @@ pub fn summary(outcome: &Outcome) -> String {
     }
     let total = outcome.verdicts.len();
     let finished = outcome.verdicts.iter().filter(|v| matches!(v.verdict, Verdict::Finished { .. })).count();
+    let deleted = outcome.verdicts.iter().filter(|v| matches!(v.verdict, Verdict::Deleted { .. })).count();
+    let deleted = if deleted == 0 { String::new() } else { format!(", {deleted} deleted") };
     let end = Elapsed(outcome.end.micros_since(outcome.start));
     let how = if outcome.stopped { "was stopped" } else { "ended" };
-    let _ = writeln!(text, "{finished} of {total} jobs finished; the simulation {how} at {end}");
+    let _ = writeln!(text, "{finished} of {total} jobs finished{deleted}; the simulation {how} at {end}");
     text
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use slicegate_api::{Object, ObjectRef};
 use slicegate_controller::WriteError;
 
-use super::{Store, immutable};
+use super::Store;
 
 /// What applying a document did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,12 +41,7 @@ impl Store {
         let mut merged = live.to_json().map_err(|error| invalid(&key, &error))?;
         merge(&mut merged, &last, &next);
         let mut object = key.kind.read(merged).map_err(|error| invalid(&key, &error))?;
-        if let Object::JobSet(jobset) = &mut object {
-            crate::defaults::default_jobset(std::sync::Arc::make_mut(jobset));
-        }
-        if let Some(field) = immutable::changed(&live, &object) {
-            return Err(WriteError::Invalid { object: key, why: format!("{field} cannot be changed") });
-        }
+        Self::admit_update(&live, &mut object)?;
         let before = self.version;
         self.replace(key.clone(), &live, object);
         self.applied.insert(key, next.to_string().into());

@@ -2,9 +2,11 @@
 
 pub(crate) use apply::Applied;
 mod apply;
+mod delete;
 mod history;
 mod immutable;
 mod parts;
+mod patch;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -289,11 +291,12 @@ impl Store {
         self.applied.remove(key);
         *self.gone.entry(key.clone()).or_insert(0) += 1;
         let uid = object.uid().to_owned();
-        self.record(Change::Deleted(object));
+        self.record(Change::Deleted(object.clone()));
         let dependents: Vec<ObjectRef> = self.owned_by(&uid).cloned().collect();
         for dependent in dependents {
             self.delete(&dependent);
         }
+        self.release_owners(&object);
     }
 
     fn owners(object: &Object) -> impl Iterator<Item = &OwnerReference> {

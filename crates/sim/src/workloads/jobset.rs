@@ -409,7 +409,7 @@ fn dependencies_met(group: &ReplicatedJob, jobset: &JobSet, children: &Children)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::input::Settings;
+    use crate::plan::Settings;
     use serde_json::json;
 
     fn world(replicated: &Value, restarts: i32) -> (World, ObjectRef) {

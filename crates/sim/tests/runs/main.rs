@@ -4,4 +4,5 @@
 mod cluster;
 mod common;
 mod edges;
+mod events;
 mod laws;

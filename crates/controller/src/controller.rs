@@ -14,6 +14,7 @@ use crate::io::{
 };
 use crate::jobs;
 use crate::merge;
+use crate::node_pools::NodePools;
 use crate::store::{Applied, Store, key_of, owner_ref, workload_ref};
 
 /// The first wait after a failed write, in microseconds.
@@ -27,7 +28,7 @@ const MOST_CYCLES: u32 = 100_000;
 const CONFIGURATION: [Kind; 6] =
     [Kind::AdmissionCheck, Kind::ClusterQueue, Kind::Cohort, Kind::LocalQueue, Kind::ResourceFlavor, Kind::Topology];
 /// Kinds that nothing here depends on.
-const IGNORED: [Kind; 4] = [Kind::ConfigMap, Kind::Node, Kind::Pod, Kind::Secret];
+const IGNORED: [Kind; 3] = [Kind::Node, Kind::Pod, Kind::Secret];
 
 /// What the engine must be told about a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -154,6 +155,7 @@ pub struct Controller {
     pub(crate) engine: Engine,
     pub(crate) store: Store,
     pub(crate) fed: Fed,
+    pub(crate) node_pools: NodePools,
     /// Objects that changed since they were last looked at.
     pub(crate) dirty: BTreeSet<ObjectRef>,
     /// When objects are to be looked at again.
@@ -190,6 +192,7 @@ impl Controller {
             config,
             store: Store::default(),
             fed: Fed::default(),
+            node_pools: NodePools::default(),
             dirty: BTreeSet::new(),
             timers: Timers::default(),
             plans: BTreeMap::new(),
@@ -208,10 +211,12 @@ impl Controller {
         }
     }
 
-    /// Takes in that an object is there, changed or is gone. Late and repeated reports do no harm, nor do those of pods, nodes,
-    /// ConfigMaps and Secrets, which nothing depends on.
+    /// Takes in that an object is there, changed or is gone. Late and repeated reports do no harm, nor do those of pods, nodes
+    /// and Secrets, which nothing depends on, and of ConfigMaps that hold no node pools.
     pub fn observe(&mut self, now: Timestamp, change: Change) {
         match change {
+            Change::Applied(Object::ConfigMap(map)) => self.observe_config_map(now, &map, false),
+            Change::Deleted(Object::ConfigMap(map)) => self.observe_config_map(now, &map, true),
             Change::Applied(object) | Change::Deleted(object) if IGNORED.contains(&object.kind()) => {}
             Change::Applied(object) => self.apply(now, &object),
             Change::Deleted(object) => {

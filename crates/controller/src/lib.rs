@@ -15,6 +15,7 @@ mod jobs;
 pub mod keys;
 mod merge;
 mod names;
+mod node_pools;
 mod notes;
 mod owner;
 mod podset;
@@ -28,3 +29,4 @@ pub use controller::Controller;
 pub use io::{
     Change, Effects, EventRecord, EventType, Note, Operation, Write, WriteError, WriteId, WriteOutcome, field_manager,
 };
+pub use node_pools::{NodePoolError, node_pool};

@@ -12,6 +12,7 @@ mod ids;
 mod nodes;
 mod objects;
 mod pending;
+mod placing;
 mod process;
 mod queue;
 mod record;
@@ -93,6 +94,7 @@ pub struct Engine {
     shapes: Shapes,
     flavors: FlavorTable,
     order: ResourceOrder,
+    features: Features,
     /// By index of node.
     views: Vec<Option<ClusterQueueView>>,
     pending: Vec<Option<PendingQueue>>,
@@ -112,6 +114,7 @@ pub struct Engine {
     admitted_in_cycle: usize,
     /// What the cycle that is running keeps free for workloads that do not hold it yet.
     kept_free: Vec<(NodeId, FlavorResourceId, Amount)>,
+    kept_places: Vec<slicegate_placement::Usage>,
     cycles: u64,
     /// How many workloads there ever were.
     serials: u64,
@@ -171,6 +174,7 @@ impl Engine {
             shapes: Shapes::default(),
             flavors: FlavorTable::new(),
             order: ResourceOrder::default(),
+            features,
             views: Vec::new(),
             pending: Vec::new(),
             places: Places::default(),
@@ -184,6 +188,7 @@ impl Engine {
             waits_for_pods: false,
             admitted_in_cycle: 0,
             kept_free: Vec::new(),
+            kept_places: Vec::new(),
             cycles: 0,
             serials: 0,
             epochs: BTreeMap::new(),

@@ -109,7 +109,7 @@ impl Engine {
             Some(q) if same_queue && q.is_parked(place) && !self.unparks(old, &new) => Before::Parked,
             _ => Before::Nowhere,
         };
-        let (old_phase, old_active, old_queue, old_position) = (old.phase, old.active, old.queue, old.queue_position);
+        let (old_phase, old_queue, old_position) = (old.phase, old.queue, old.queue_position);
         let gone = new.phase == Stage::Finished || !new.active;
         let shrinks = old_phase == Stage::Admitted
             && new.phase == Stage::Admitted
@@ -178,9 +178,7 @@ impl Engine {
         if gone {
             self.forget_preemptor(id);
             self.drop_charge(id);
-            if held || old_phase != Stage::Finished && old_active {
-                self.flush_for(now, id);
-            }
+            self.flush_for(now, id);
         } else if let Some(usage) = usage {
             self.forget_preemptor(id);
             self.hold(id, &usage);
@@ -234,7 +232,7 @@ impl Engine {
     // ----- records -------------------------------------------------------------------------------------------------
 
     /// What the workload uses and where, if it holds quota.
-    fn usage_of(&self, workload: &Workload) -> Option<WorkloadUsage> {
+    pub(super) fn usage_of(&self, workload: &Workload) -> Option<WorkloadUsage> {
         workload.has_active_quota_reservation().then(|| WorkloadUsage::of(&workload.admitted_totals(&self.requests)))
     }
 
@@ -394,7 +392,7 @@ impl Engine {
     }
 
     /// Counts the workload's quota, if its ClusterQueue exists.
-    fn hold(&mut self, id: WorkloadId, usage: &WorkloadUsage) {
+    pub(super) fn hold(&mut self, id: WorkloadId, usage: &WorkloadUsage) {
         let Some(record) = self.state.records.get(id) else { return };
         let Some(admission) = &record.status.rest().admission else { return };
         let Some(node) = self.state.forest.cluster_queue(&admission.cluster_queue) else { return };

@@ -64,6 +64,7 @@ impl Engine {
         }
 
         self.settle_topologies();
+        self.state.inventory.settle();
         let last = self.state.records.get(id)?.last.clone();
         let mut candidate = Candidate::new(id, node, None);
         self.nominate(&mut candidate);

@@ -115,6 +115,7 @@ pub struct Engine {
     /// What the cycle that is running keeps free for workloads that do not hold it yet.
     kept_free: Vec<(NodeId, FlavorResourceId, Amount)>,
     kept_places: Vec<slicegate_placement::Usage>,
+    kept_slices: slices::Slices,
     cycles: u64,
     /// How many workloads there ever were.
     serials: u64,
@@ -189,6 +190,7 @@ impl Engine {
             admitted_in_cycle: 0,
             kept_free: Vec::new(),
             kept_places: Vec::new(),
+            kept_slices: Vec::new(),
             cycles: 0,
             serials: 0,
             epochs: BTreeMap::new(),

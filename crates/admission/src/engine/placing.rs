@@ -9,9 +9,7 @@ use slicegate_flavor::{
 use slicegate_placement::{Placement, PodRequest, PodSetRequest, Reach, Replacement, Topologies, Usage};
 use slicegate_preemption::{Holder, Target, WorkloadRef, World};
 use slicegate_quota::{FlavorId, Forest, Names, NodeId};
-use slicegate_workload::{
-    CheckState, ClusterQueueSpec, PodSet, PodSetUpdate, PreemptionPolicy, TopologyAssignment,
-};
+use slicegate_workload::{CheckState, ClusterQueueSpec, PodSet, PodSetUpdate, PreemptionPolicy, TopologyAssignment};
 
 use super::activity::{MULTI_KUEUE, PROVISIONING};
 use super::assign::Held;
@@ -272,6 +270,9 @@ impl World for Scene<'_> {
     }
 
     fn places(&mut self) -> bool {
+        if !self.state.places() {
+            return false;
+        }
         let placements = self.state.topologies.place(&self.wanted, slicegate_placement::PlacementUsage::Current);
         placements.iter().all(|p| p.assignment().is_some())
     }

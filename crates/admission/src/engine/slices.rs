@@ -1,6 +1,7 @@
 //! Whole slices in the engine: node pools, who holds how many slices, and what that means for others.
 
 use slicegate_flavor::{PodSetResult, SlicesMissing};
+use slicegate_preemption::WorkloadRef;
 use slicegate_quota::FlavorId;
 use slicegate_tpu::RESOURCE;
 use slicegate_workload::{ClusterQueueSpec, Key, Timestamp};
@@ -59,7 +60,7 @@ impl Engine {
     pub fn node_pools(&mut self) -> Vec<PoolReport> {
         let State { inventory, records, .. } = &mut self.state;
         let all = records.iter().filter_map(|(_, r)| Some((&r.key, r.holding.as_deref()?.slices.as_slice())));
-        let (keys, slices): (Vec<&Key>, Vec<&[(DemandId, u32)]>) = all.filter(|(_, s)| !s.is_empty()).unzip();
+        let (keys, slices): (Vec<&Key>, Vec<_>) = all.filter(|(_, s)| !s.is_empty()).unzip();
         inventory.deal_out(&slices, |holder| keys.get(holder).copied())
     }
 
@@ -153,6 +154,17 @@ impl Engine {
 pub(super) struct SliceFacts<'a> {
     pub(super) shape: &'a Shape,
     pub(super) flavors: &'a slicegate_flavor::FlavorTable,
+}
+
+impl State {
+    /// Stops counting the slices of a workload, within a what-if.
+    pub(super) fn leave_slices(&mut self, workload: WorkloadRef) {
+        let Self { records, inventory, .. } = self;
+        let record = records.get(WorkloadId::from_index(workload.index()));
+        if let Some(holding) = record.and_then(|r| r.holding.as_deref()) {
+            inventory.give_back(&holding.slices);
+        }
+    }
 }
 
 impl SliceFacts<'_> {

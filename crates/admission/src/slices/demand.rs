@@ -57,6 +57,11 @@ impl Terms {
             && first_untolerated(taints, &[&self.tolerations]).is_none()
     }
 
+    /// The topology that is asked for.
+    pub(super) fn topology(&self) -> Option<&str> {
+        self.selector.get(label::TOPOLOGY).map(|topology| &**topology)
+    }
+
     /// Whether pods can be put on nodes of a pool.
     pub(super) fn match_pool(&self, pool: &Pool) -> bool {
         let (labels, taints) = pool.facts();
@@ -72,10 +77,6 @@ impl Demand {
     /// Whether slices of a pool will do.
     pub(super) fn accepts(&self, pool: &Pool) -> bool {
         self.shape == pool.shape && self.terms.match_pool(pool)
-    }
-
-    pub(super) fn is_of_flavor(&self, flavor_labels: &Labels) -> bool {
-        selector_matches(flavor_labels, &self.terms.selector)
     }
 }
 
@@ -112,11 +113,6 @@ impl SlicePods<'_> {
             Ok(slice) => Ok(Some(slice.into())),
             Err(error) => Err(SliceShortage::NoSlice { why: error.to_string().into() }),
         }
-    }
-
-    /// The topology that pods or flavor name.
-    pub(super) fn topology<'t>(&self, terms: &'t Terms) -> Option<&'t str> {
-        terms.selector.get(label::TOPOLOGY).map(|topology| &**topology)
     }
 
     /// How many slices of a shape the pods fill or begin to fill.

@@ -339,7 +339,7 @@ impl Inventory {
             network.meet(&mut most, other.index(), n);
         }
         let free = network.meet(&mut most, id.index(), u32::MAX);
-        let unmet = self.unmet(&network, &before, &needs, id);
+        let unmet = unmet(&network, &before, &needs, id);
         Some(SliceShortage::Short(SliceCounts {
             topology: demand.shape.topology.to_string().into(),
             chips: demand.shape.chips(),
@@ -350,17 +350,6 @@ impl Inventory {
             total: usable.saturating_add(broken),
             largest_free: self.largest_free(&before, flavor).map(|shape| shape.topology.to_string().into()),
         }))
-    }
-
-    /// Slices that others need of the same pools and do not get: they sit on broken ones.
-    fn unmet(&self, network: &Network, dealt: &Dealt, needs: &[u32], id: DemandId) -> u32 {
-        let groups = network.groups_of(id.index());
-        let shares = |other: usize| network.groups_of(other).iter().any(|g| groups.contains(g));
-        let others = needs.iter().enumerate().filter(|&(other, _)| shares(other) || other == id.index());
-        others.fold(0, |sum: u32, (other, &need)| {
-            let met = dealt.flows.get(other).map_or(0, |f| f.iter().fold(0u32, |sum, n| sum.saturating_add(*n)));
-            sum.saturating_add(need.saturating_sub(met))
-        })
     }
 
     /// The largest slice of a flavor that is free.
@@ -513,7 +502,18 @@ impl Inventory {
 
 fn no_pool(pods: &SlicePods<'_>, terms: &Terms) -> SliceShortage {
     SliceShortage::NoPool {
-        topology: pods.topology(terms).map(Into::into),
+        topology: terms.topology().map(Into::into),
         chips_per_pod: u32::try_from(pods.chips_per_pod()).unwrap_or(u32::MAX),
     }
+}
+
+/// Slices that others need of the same pools and do not get: they sit on broken ones.
+fn unmet(network: &Network, dealt: &Dealt, needs: &[u32], id: DemandId) -> u32 {
+    let groups = network.groups_of(id.index());
+    let shares = |other: usize| network.groups_of(other).iter().any(|g| groups.contains(g));
+    let others = needs.iter().enumerate().filter(|&(other, _)| shares(other) || other == id.index());
+    others.fold(0, |sum: u32, (other, &need)| {
+        let met = dealt.flows.get(other).map_or(0, |f| f.iter().fold(0u32, |sum, n| sum.saturating_add(*n)));
+        sum.saturating_add(need.saturating_sub(met))
+    })
 }

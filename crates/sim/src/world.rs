@@ -9,6 +9,7 @@ use slicegate_workload::Timestamp;
 
 use crate::clock::EventQueue;
 use crate::cluster::dws::Step;
+use crate::cluster::published::Published;
 use crate::cluster::{ClassId, Nodes, PoolId};
 use crate::defaults::annotation;
 use crate::duration::parse_duration;
@@ -65,6 +66,7 @@ pub(crate) struct World {
     pub(crate) now: Timestamp,
     pub(crate) settings: Settings,
     pub(crate) nodes: Nodes,
+    pub(crate) published: Published,
     pub(crate) dirty: Dirty,
     pub(crate) timeline: Vec<Entry>,
     pub(crate) warnings: Vec<String>,
@@ -223,6 +225,7 @@ impl World {
                 self.observe_pod(&key, pod, gone);
             }
             Object::Node(_) => self.observe_node(object, gone),
+            Object::ResourceFlavor(_) if !gone => self.note_flavor(object),
             _ => {}
         }
     }

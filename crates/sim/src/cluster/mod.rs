@@ -5,6 +5,7 @@ pub(crate) mod dws;
 pub(crate) mod kubelet;
 pub(crate) mod machine;
 pub(crate) mod pool;
+pub(crate) mod published;
 pub(crate) mod scheduler;
 pub(crate) mod shape;
 

@@ -5,11 +5,13 @@
 //! Kubernetes itself are those of the `k8s-openapi` crate.
 
 pub mod convert;
+pub mod defaulting;
 pub mod extension;
 pub mod jobset;
 pub mod kueue;
 pub mod nodepool;
 pub mod object;
+pub mod owner;
 mod path;
 pub mod provisioning;
 pub mod ray;

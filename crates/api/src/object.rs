@@ -30,6 +30,11 @@ macro_rules! objects {
                 match self { $(Self::$variant => $version,)* }
             }
 
+            /// The API group; empty for the kinds of Kubernetes' core.
+            pub fn group(self) -> &'static str {
+                self.api_version().split_once('/').map_or("", |(group, _)| group)
+            }
+
             /// The name in URLs and on the command line, such as `jobsets`.
             pub const fn plural(self) -> &'static str {
                 match self { $(Self::$variant => $plural,)* }

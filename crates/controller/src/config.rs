@@ -1,6 +1,11 @@
 //! What the controller is told once, at the start.
 
-use slicegate_workload::{LabelSelector, Operator, Requirement};
+use std::collections::BTreeSet;
+
+use slicegate_api::Kind;
+use slicegate_api::defaulting::JobPolicy;
+use slicegate_api::validation::Rules;
+use slicegate_workload::LabelSelector;
 
 /// The configuration of a [`Controller`](crate::Controller). The names are those of Kueue's configuration file.
 #[derive(Clone, PartialEq, Debug)]
@@ -11,6 +16,10 @@ pub struct Configuration {
     pub manage_jobs_without_queue_name: bool,
     /// The namespaces whose jobs are managed.
     pub managed_jobs_namespace_selector: LabelSelector,
+    /// The kinds of job that are managed.
+    pub frameworks: BTreeSet<Kind>,
+    /// A job without a priority class gets the one named `default` (gate `WorkloadPriorityClassDefaulting`).
+    pub priority_class_defaulting: bool,
     /// Labels of a job that its Workload gets too.
     pub label_keys_to_copy: Vec<Box<str>>,
     /// A finished Workload is deleted after so many seconds; `None`: never.
@@ -31,17 +40,13 @@ pub struct Configuration {
 
 impl Default for Configuration {
     fn default() -> Self {
+        let jobs = JobPolicy::default();
         Self {
             engine: slicegate_admission::Config::new(),
             manage_jobs_without_queue_name: false,
-            managed_jobs_namespace_selector: LabelSelector {
-                match_expressions: vec![Requirement {
-                    key: "kubernetes.io/metadata.name".into(),
-                    operator: Operator::NotIn,
-                    values: vec!["kube-system".into(), "kueue-system".into()],
-                }],
-                ..LabelSelector::default()
-            },
+            managed_jobs_namespace_selector: jobs.managed_jobs_namespace_selector,
+            frameworks: jobs.frameworks,
+            priority_class_defaulting: jobs.priority_class_defaulting,
             label_keys_to_copy: Vec::new(),
             retention_after_finished_seconds: None,
             retention_after_deactivated_seconds: None,
@@ -51,5 +56,32 @@ impl Default for Configuration {
             cleanup_provisioning_requests_on_eviction: true,
             finish_orphaned_workloads: true,
         }
+    }
+}
+
+impl Configuration {
+    /// Which jobs are managed, and what is filled in in them.
+    pub fn job_policy(&self) -> JobPolicy {
+        JobPolicy {
+            manage_jobs_without_queue_name: self.manage_jobs_without_queue_name,
+            managed_jobs_namespace_selector: self.managed_jobs_namespace_selector.clone(),
+            frameworks: self.frameworks.clone(),
+            priority_class_defaulting: self.priority_class_defaulting,
+            elastic_jobs: self.engine.gates.elastic_jobs_via_workload_slices,
+            ..JobPolicy::default()
+        }
+    }
+
+    /// Which rules hold for objects that are made and changed.
+    pub fn rules(&self) -> Rules {
+        let gates = &self.engine.gates;
+        let mut rules = Rules::default();
+        rules.manage_jobs_without_queue_name = self.manage_jobs_without_queue_name;
+        rules.topology_aware_scheduling = gates.topology_aware_scheduling;
+        rules.multi_layer_topology = gates.tas_multi_layer_topology;
+        rules.elastic_jobs = gates.elastic_jobs_via_workload_slices;
+        rules.admission_gated_by = gates.admission_gated_by;
+        rules.priority_boost = gates.priority_boost;
+        rules
     }
 }

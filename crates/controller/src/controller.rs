@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use slicegate_admission::{ClusterQueueReport, Engine, LocalQueueReport, PendingWorkload, Written};
+use slicegate_api::defaulting::JobPolicy;
 use slicegate_api::{Kind, Object, ObjectRef, convert, kueue};
 use slicegate_workload::{ClusterQueueSpec, Key, LocalQueueSpec, Timestamp, Workload, WorkloadStatus};
 
@@ -152,6 +153,8 @@ pub(crate) struct Synced {
 #[derive(Debug)]
 pub struct Controller {
     pub(crate) config: Configuration,
+    /// Which jobs are managed.
+    pub(crate) policy: JobPolicy,
     pub(crate) engine: Engine,
     pub(crate) store: Store,
     pub(crate) fed: Fed,
@@ -189,6 +192,7 @@ impl Controller {
     pub fn new(config: Configuration) -> Self {
         Self {
             engine: Engine::new(config.engine.clone()),
+            policy: config.job_policy(),
             config,
             store: Store::default(),
             fed: Fed::default(),
@@ -391,6 +395,8 @@ impl Controller {
                         }
                     }
                     self.dirty.insert(job);
+                } else {
+                    self.mark_users_of(object);
                 }
             }
             Kind::Job | Kind::JobSet | Kind::RayCluster | Kind::RayJob => {

@@ -4,25 +4,23 @@
 //! ([`Controller::complete`]), and answers [`Controller::reconcile`] with the writes, Events and notes that follow. It reads no
 //! clock and performs no I/O, so the same controller runs against a real cluster, a simulated one or a recording.
 
-mod checks;
+pub mod checks;
 mod config;
-#[cfg(test)]
-mod conformance;
 mod controller;
 mod feed;
 mod io;
-mod jobs;
+pub mod jobs;
 pub mod keys;
 mod merge;
-mod names;
+pub mod names;
 mod node_pools;
 mod notes;
-mod owner;
-mod podset;
-mod priority;
+mod pass;
+pub mod podset;
+pub mod priority;
 mod reconcile;
 mod store;
-mod topology_request;
+pub mod topology_request;
 
 pub use config::Configuration;
 pub use controller::Controller;
@@ -30,3 +28,4 @@ pub use io::{
     Change, Effects, EventRecord, EventType, Note, Operation, Write, WriteError, WriteId, WriteOutcome, field_manager,
 };
 pub use node_pools::{NodePoolError, node_pool};
+pub use pass::Pass;

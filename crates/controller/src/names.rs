@@ -13,23 +13,23 @@ const HASH: usize = 5;
 
 /// Where the name of a Workload comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Owner<'a> {
+pub struct Owner<'a> {
     /// The kind of the job.
-    pub(crate) kind: &'a str,
+    pub kind: &'a str,
     /// Its API group.
-    pub(crate) group: &'a str,
+    pub group: &'a str,
     /// Its name.
-    pub(crate) name: &'a str,
+    pub name: &'a str,
     /// Its uid; `None` for names as they were before Kueue 0.7.
-    pub(crate) uid: Option<&'a str>,
+    pub uid: Option<&'a str>,
     /// The generation of an elastic job.
-    pub(crate) extra: Option<&'a str>,
+    pub extra: Option<&'a str>,
     /// Whether the name must fit into a label.
-    pub(crate) short: bool,
+    pub short: bool,
 }
 
 /// The name of the Workload of a job.
-pub(crate) fn workload(owner: Owner<'_>) -> String {
+pub fn workload(owner: Owner<'_>) -> String {
     let mut text = format!("{}\n{}\n{}", owner.kind, owner.group, owner.name);
     for part in [owner.uid, owner.extra.filter(|e| !e.is_empty())].into_iter().flatten() {
         text.push('\n');
@@ -40,13 +40,27 @@ pub(crate) fn workload(owner: Owner<'_>) -> String {
     format!("{}-{}", cut(&prefix, longest - HASH - 1), hash(&text))
 }
 
+/// The name of the variant of a Workload for one flavor, where admission to several flavors is tried at once.
+pub fn variant(workload: &str, flavor: &str, owner: Owner<'_>) -> String {
+    let mut text = format!("{}\n{}\n{workload}", owner.kind, owner.group);
+    for part in [owner.uid, Some(flavor)].into_iter().flatten() {
+        text.push('\n');
+        text.push_str(part);
+    }
+    let longest = if owner.short { LONGEST_LABEL } else { LONGEST };
+    // The hash at the end of the name gives way to the new one.
+    let base = workload.len().checked_sub(HASH + 1).and_then(|end| workload.get(..end)).unwrap_or_default();
+    let prefix = format!("{base}-variant-{flavor}");
+    format!("{}-{}", cut(&prefix, longest - HASH - 1), hash(&text))
+}
+
 /// The name of the ProvisioningRequest for a workload and a check, by attempt.
-pub(crate) fn provisioning_request(workload: &str, check: &str, attempt: i32) -> String {
+pub fn provisioning_request(workload: &str, check: &str, attempt: i32) -> String {
     limited(format!("{workload}-{check}-{attempt}"))
 }
 
 /// The name of the PodTemplate of a pod set in a ProvisioningRequest.
-pub(crate) fn pod_template(request: &str, pod_set: &str) -> String {
+pub fn pod_template(request: &str, pod_set: &str) -> String {
     limited(format!("ppt-{request}-{pod_set}"))
 }
 

@@ -9,28 +9,28 @@ use slicegate_api::{PodTemplateSpec, Toleration, kueue};
 use crate::keys;
 
 /// A map as Kubernetes keeps it.
-pub(crate) type Map = BTreeMap<String, String>;
+pub type Map = BTreeMap<String, String>;
 
 /// What is put into the pods of one pod set.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(crate) struct PodSetInfo {
+pub struct PodSetInfo {
     /// The pod set.
-    pub(crate) name: String,
+    pub name: String,
     /// How many pods.
-    pub(crate) count: i32,
+    pub count: i32,
     /// Annotations.
-    pub(crate) annotations: Map,
+    pub annotations: Map,
     /// Labels.
-    pub(crate) labels: Map,
+    pub labels: Map,
     /// Selectors.
-    pub(crate) node_selector: Map,
+    pub node_selector: Map,
     /// Affinity, only when it is taken out again.
-    pub(crate) affinity: Option<Affinity>,
+    pub affinity: Option<Affinity>,
     /// Tolerations.
-    pub(crate) tolerations: Vec<Toleration>,
+    pub tolerations: Vec<Toleration>,
     /// Scheduling gates.
-    pub(crate) scheduling_gates: Vec<PodSchedulingGate>,
+    pub scheduling_gates: Vec<PodSchedulingGate>,
 }
 
 /// The pods already say something else.
@@ -38,26 +38,26 @@ pub(crate) struct PodSetInfo {
 #[error(
     "invalid admission check PodSetUpdate: conflict for {field}: conflict for key={key}, value1={old}, value2={new}"
 )]
-pub(crate) struct Conflict {
+pub struct Conflict {
     /// `annotations`, `labels` or `nodeSelector`.
-    pub(crate) field: &'static str,
+    pub field: &'static str,
     /// The key.
-    pub(crate) key: String,
+    pub key: String,
     /// What is there.
-    pub(crate) old: String,
+    pub old: String,
     /// What was to be put there.
-    pub(crate) new: String,
+    pub new: String,
 }
 
 /// A flavor of an admission does not exist.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("resourceflavors.kueue.x-k8s.io {0:?} not found")]
-pub(crate) struct FlavorMissing(pub(crate) String);
+pub struct FlavorMissing(pub(crate) String);
 
 impl PodSetInfo {
     /// What an assignment asks for: labels and tolerations of its flavors and, where the pods are placed by topology, the gate
     /// that holds them until they are.
-    pub(crate) fn from_assignment<'a>(
+    pub fn from_assignment<'a>(
         assignment: &kueue::PodSetAssignment,
         template: Option<&PodTemplateSpec>,
         default_count: i32,
@@ -90,7 +90,7 @@ impl PodSetInfo {
     }
 
     /// What an admission check asks for.
-    pub(crate) fn from_update(update: &kueue::PodSetUpdate) -> Self {
+    pub fn from_update(update: &kueue::PodSetUpdate) -> Self {
         Self {
             name: update.name.clone(),
             annotations: update.annotations.clone(),
@@ -102,7 +102,7 @@ impl PodSetInfo {
     }
 
     /// What the pods of a pod set are like before anything is put into them.
-    pub(crate) fn from_pod_set(pod_set: &kueue::PodSet) -> Self {
+    pub fn from_pod_set(pod_set: &kueue::PodSet) -> Self {
         let metadata = pod_set.template.metadata.as_ref();
         let spec = pod_set.template.spec.as_ref();
         Self {
@@ -122,7 +122,7 @@ impl PodSetInfo {
     /// # Errors
     /// If the two say different things about one key. With `elastic`, the annotations that name the Workload of an elastic
     /// job are replaced instead.
-    pub(crate) fn merge(&mut self, other: &Self, elastic: bool) -> Result<(), Conflict> {
+    pub fn merge(&mut self, other: &Self, elastic: bool) -> Result<(), Conflict> {
         let slice = elastic && other.annotations.contains_key(keys::WORKLOAD_SLICE_NAME);
         let may_change = |key: &str| slice && (key == keys::WORKLOAD_SLICE_NAME || key == keys::WORKLOAD);
         conflict("annotations", &self.annotations, &other.annotations, may_change)?;
@@ -200,7 +200,7 @@ fn none_if_no<T>(list: Vec<T>) -> Option<Vec<T>> {
 ///
 /// # Errors
 /// If the template already says something else; it is unchanged then.
-pub(crate) fn merge_into(template: &mut PodTemplateSpec, info: &PodSetInfo, elastic: bool) -> Result<(), Conflict> {
+pub fn merge_into(template: &mut PodTemplateSpec, info: &PodSetInfo, elastic: bool) -> Result<(), Conflict> {
     let mut all = of_template(template);
     all.merge(info, elastic)?;
     put(template, all);
@@ -209,7 +209,7 @@ pub(crate) fn merge_into(template: &mut PodTemplateSpec, info: &PodSetInfo, elas
 
 /// Makes labels, annotations, selectors, affinity, tolerations and gates of a pod template those of `info`. Returns whether
 /// anything changed.
-pub(crate) fn restore(template: &mut PodTemplateSpec, info: &PodSetInfo) -> bool {
+pub fn restore(template: &mut PodTemplateSpec, info: &PodSetInfo) -> bool {
     let old = of_template(template);
     let same = old.annotations == info.annotations
         && old.labels == info.labels
@@ -242,7 +242,7 @@ fn put(template: &mut PodTemplateSpec, info: PodSetInfo) {
 }
 
 /// Removes environment variables that a later one of the same name overrides: an API list keyed by name takes each once.
-pub(crate) fn sanitize(pod_sets: &mut [kueue::PodSet]) {
+pub fn sanitize(pod_sets: &mut [kueue::PodSet]) {
     for pod_set in pod_sets {
         let Some(spec) = &mut pod_set.template.spec else { continue };
         for container in spec.init_containers.iter_mut().flatten().chain(&mut spec.containers) {

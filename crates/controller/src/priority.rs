@@ -7,16 +7,16 @@ use crate::keys;
 
 /// The priority of a Workload.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Priority {
+pub struct Priority {
     /// The group, kind and name of its class.
-    pub(crate) class: Option<(&'static str, &'static str, String)>,
+    pub class: Option<(&'static str, &'static str, String)>,
     /// Its value.
-    pub(crate) value: i32,
+    pub value: i32,
 }
 
 impl Priority {
     /// The class as the API has it.
-    pub(crate) fn class_ref(&self) -> Option<kueue::PriorityClassRef> {
+    pub fn class_ref(&self) -> Option<kueue::PriorityClassRef> {
         self.class.as_ref().map(|(group, kind, name)| kueue::PriorityClassRef {
             group: (*group).to_owned(),
             kind: (*kind).to_owned(),
@@ -27,7 +27,7 @@ impl Priority {
 
 /// A priority class does not exist.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub(crate) enum PriorityError {
+pub enum PriorityError {
     /// One of Kueue's own kind, named by the job's label.
     #[error("workloadpriorityclasses.kueue.x-k8s.io {0:?} not found")]
     WorkloadPriorityClass(String),
@@ -37,7 +37,7 @@ pub(crate) enum PriorityError {
 }
 
 /// The priority classes that exist.
-pub(crate) trait Classes {
+pub trait Classes {
     /// The value of a WorkloadPriorityClass.
     fn workload_priority_class(&self, name: &str) -> Option<i32>;
     /// A PriorityClass.
@@ -48,11 +48,7 @@ pub(crate) trait Classes {
 
 /// The priority of a job: that of the WorkloadPriorityClass in its label, else of the first PriorityClass that a pod template
 /// names, else of the global default with the lowest value, else 0.
-pub(crate) fn resolve(
-    job: &ObjectMeta,
-    pod_sets: &[kueue::PodSet],
-    classes: &dyn Classes,
-) -> Result<Priority, PriorityError> {
+pub fn resolve(job: &ObjectMeta, pod_sets: &[kueue::PodSet], classes: &dyn Classes) -> Result<Priority, PriorityError> {
     if let Some(name) = label(job, keys::PRIORITY_CLASS).filter(|n| !n.is_empty()) {
         let value = classes
             .workload_priority_class(name)

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use slicegate_api::{Kind, Object, ObjectMeta, ObjectRef, OwnerReference, PriorityClass, kueue, provisioning, ray};
+use slicegate_api::owner::{controller_of, owner_kind};
+use slicegate_api::{Kind, Object, ObjectMeta, ObjectRef, PriorityClass, kueue, provisioning, ray};
 use slicegate_workload::{Key, Timestamp};
 
 use crate::io::WriteId;
@@ -46,17 +47,6 @@ pub(crate) struct Store {
 
 fn version(object: &Object) -> Option<u64> {
     object.metadata().resource_version.as_deref()?.parse().ok()
-}
-
-/// The owner that controls an object.
-pub(crate) fn controller_of(metadata: &ObjectMeta) -> Option<&OwnerReference> {
-    metadata.owner_references.as_ref()?.iter().find(|o| o.controller == Some(true))
-}
-
-/// The kind that an owner reference names, if it is known.
-pub(crate) fn owner_kind(owner: &OwnerReference) -> Option<Kind> {
-    let group = |api_version: &str| api_version.split_once('/').map_or(String::new(), |(g, _)| g.to_owned());
-    Kind::ALL.iter().copied().find(|k| k.as_str() == owner.kind && group(k.api_version()) == group(&owner.api_version))
 }
 
 /// A reference to the owner that controls an object, in the same namespace.

@@ -7,16 +7,16 @@ use crate::keys;
 
 /// How the pods of an integration are told apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct PodIndex<'a> {
+pub struct PodIndex<'a> {
     /// The label with a pod's index.
-    pub(crate) label: Option<&'a str>,
+    pub label: Option<&'a str>,
     /// The label with the index of its sub-group, and how many of those there are.
-    pub(crate) sub_group: Option<(&'a str, i32)>,
+    pub sub_group: Option<(&'a str, i32)>,
 }
 
 /// An annotation that cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub(crate) enum TopologyRequestError {
+pub enum TopologyRequestError {
     /// It is not a number, truth value or list.
     #[error("annotation {annotation} is {value:?}, which is not {wanted}")]
     Value {
@@ -33,7 +33,7 @@ pub(crate) enum TopologyRequestError {
 }
 
 /// The request of a pod template; `None` if it asks for nothing and its pods have no index.
-pub(crate) fn topology_request(
+pub fn topology_request(
     template: &PodTemplateSpec,
     index: PodIndex<'_>,
     multi_layer: bool,

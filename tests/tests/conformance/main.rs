@@ -8,16 +8,22 @@
 //! `cargo test -p slicegate-tests --test conformance -- quota/available --verbose`.
 
 mod cycle;
+mod defaulting;
 mod encoding;
+mod fixtures;
 mod flavor;
+mod foreign;
+mod jobs;
 mod lifecycle;
 mod nodes;
 mod placement;
 mod preemption;
 mod queues;
 mod quota;
+mod reconcile;
 mod report;
 mod setup;
+mod validation;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -33,9 +39,9 @@ const KINDS: [(&str, &[Runner]); 9] = [
     ("cycle", &[cycle::run]),
     ("random", &[cycle::run]),
     ("placement", &[encoding::run, placement::run]),
-    ("jobs", &[]),
-    ("checks", &[lifecycle::run]),
-    ("validation", &[]),
+    ("jobs", &[jobs::run, defaulting::of_jobs, reconcile::of_jobs, foreign::run]),
+    ("checks", &[lifecycle::run, reconcile::of_workloads, foreign::run]),
+    ("validation", &[validation::run, defaulting::of_validation, foreign::run]),
 ];
 
 type Runner = fn(&Path, &str, &mut Report);

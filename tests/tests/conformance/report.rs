@@ -19,6 +19,8 @@ pub(crate) enum Outcome {
     Differs(String),
     /// The case is about something that is not compared here.
     NotRun,
+    /// The case is about something that Slicegate leaves out: what.
+    LeftOut(&'static str),
 }
 
 impl From<Result<(), String>> for Outcome {
@@ -48,6 +50,16 @@ struct Row {
     differing: Vec<(String, String)>,
     /// Cases of a suite that nothing here knows how to run.
     not_run: usize,
+    /// Cases about what is left out, by what that is.
+    left_out: BTreeMap<&'static str, usize>,
+}
+
+impl Row {
+    /// Passed, failed, different on purpose, left out, not run.
+    fn figures(&self) -> [usize; 5] {
+        let left_out = self.left_out.values().sum();
+        [self.passed, self.failed.len(), self.differing.len(), left_out, self.not_run]
+    }
 }
 
 /// The results so far.
@@ -109,11 +121,17 @@ impl Report {
                 Outcome::Fail(difference) => row.failed.push((id, difference)),
                 Outcome::Differs(reason) => row.differing.push((id, reason)),
                 Outcome::NotRun => row.not_run += 1,
+                Outcome::LeftOut(what) => *row.left_out.entry(what).or_default() += 1,
             }
         }
-        if row.passed + row.failed.len() + row.differing.len() + row.not_run > 0 {
+        if row.figures().iter().sum::<usize>() > 0 {
             self.rows.push(row);
         }
+    }
+
+    /// Counts the cases of a suite as left out; `what` is what they are about.
+    pub(crate) fn leave_out(&mut self, corpus: &Path, kind: &str, suite: &str, what: &'static str) {
+        self.suite(corpus, kind, suite, |_| Outcome::LeftOut(what));
     }
 
     /// Says that the corpus has no case of this kind.
@@ -162,6 +180,7 @@ impl Report {
             }
         }
         self.print_differing(out, verbose)?;
+        self.print_left_out(out)?;
         writeln!(out, "\nCorpus: {}", corpus.display())?;
         self.print_table(out)?;
         if !self.skipped.is_empty() {
@@ -190,18 +209,38 @@ impl Report {
         Ok(())
     }
 
+    fn print_left_out(&self, out: &mut impl Write) -> io::Result<()> {
+        let mut all: BTreeMap<&str, (usize, Vec<&str>)> = BTreeMap::new();
+        for row in &self.rows {
+            for (what, count) in &row.left_out {
+                let entry = all.entry(what).or_default();
+                entry.0 += count;
+                entry.1.push(&row.name);
+            }
+        }
+        if !all.is_empty() {
+            writeln!(out, "\nLeft out, see docs/differences.md:")?;
+        }
+        for (what, (count, suites)) in all {
+            writeln!(out, "{count:>5}  {what}: {}", suites.join(", "))?;
+        }
+        Ok(())
+    }
+
     fn print_table(&self, out: &mut impl Write) -> io::Result<()> {
         let width = self.rows.iter().map(|r| r.name.len()).max().unwrap_or(0).max(5);
-        writeln!(out, "\n{:width$}  {:>6} {:>6} {:>7} {:>7}", "suite", "passed", "failed", "differs", "not run")?;
-        let mut sum = [0_usize; 4];
+        let head = ["passed", "failed", "differs", "left out", "not run"].map(str::to_owned);
+        writeln!(out)?;
+        write_row(out, width, "suite", &head)?;
+        let mut sum = [0_usize; 5];
         for row in &self.rows {
-            let figures = [row.passed, row.failed.len(), row.differing.len(), row.not_run];
+            let figures = row.figures();
             for (all, one) in sum.iter_mut().zip(figures) {
                 *all += one;
             }
-            write_row(out, width, &row.name, figures)?;
+            write_row(out, width, &row.name, &figures.map(written))?;
         }
-        write_row(out, width, "all", sum)
+        write_row(out, width, "all", &sum.map(written))
     }
 
     fn selects(&self, name: &str) -> bool {
@@ -252,9 +291,13 @@ fn read_cases(path: &Path) -> Result<Vec<Value>, String> {
     }
 }
 
-fn write_row(out: &mut impl Write, width: usize, name: &str, figures: [usize; 4]) -> io::Result<()> {
-    let text = figures.map(|n| if n == 0 { "-".to_owned() } else { n.to_string() });
-    writeln!(out, "{name:width$}  {:>6} {:>6} {:>7} {:>7}", text[0], text[1], text[2], text[3])
+fn written(figure: usize) -> String {
+    if figure == 0 { "-".to_owned() } else { figure.to_string() }
+}
+
+fn write_row(out: &mut impl Write, width: usize, name: &str, figures: &[String; 5]) -> io::Result<()> {
+    let [passed, failed, differs, left_out, not_run] = figures;
+    writeln!(out, "{name:width$}  {passed:>6} {failed:>6} {differs:>7} {left_out:>8} {not_run:>7}")
 }
 
 fn panic_text(cause: &(dyn std::any::Any + Send)) -> String {

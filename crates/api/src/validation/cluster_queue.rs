@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use slicegate_quota::Quantity;
 
-use super::{FindingKind, Findings, labels, names};
+use super::{FindingKind, Findings, Rules, labels, names};
 use crate::path::Path;
 use crate::{kueue, kueue::ResourceGroup};
 
@@ -24,6 +24,24 @@ struct Owner {
 }
 
 pub(super) fn cluster_queue(queue: &kueue::ClusterQueue, out: &mut Findings) {
+    checked(queue, None, out);
+}
+
+/// A change of a ClusterQueue: it must be right as it is now, but for rules of checks that were wrong before and stay as they
+/// are.
+pub(super) fn cluster_queue_update(
+    old: &kueue::ClusterQueue,
+    new: &kueue::ClusterQueue,
+    rules: &Rules,
+    out: &mut Findings,
+) {
+    checked(new, Some(old).filter(|_| !rules.reject_invalid_on_flavors), out);
+    if old.spec.concurrent_admission_policy != new.spec.concurrent_admission_policy {
+        out.immutable(Path::ROOT.field("spec").field("concurrentAdmissionPolicy"));
+    }
+}
+
+fn checked(queue: &kueue::ClusterQueue, old: Option<&kueue::ClusterQueue>, out: &mut Findings) {
     let spec = &queue.spec;
     let path = Path::ROOT.field("spec");
     let has_parent = spec.cohort_name.as_deref().is_some_and(|c| !c.is_empty());
@@ -56,7 +74,7 @@ pub(super) fn cluster_queue(queue: &kueue::ClusterQueue, out: &mut Findings) {
         }
     }
     fair_sharing(path, spec.fair_sharing.as_ref(), out);
-    admission_checks(path, spec, out);
+    admission_checks(path, spec, old.map(|o| &o.spec), out);
     concurrent_admission(path, spec, out);
 }
 
@@ -160,12 +178,25 @@ pub(super) fn fair_sharing(path: Path<'_>, sharing: Option<&kueue::FairSharing>,
     }
 }
 
-fn admission_checks(path: Path<'_>, spec: &kueue::ClusterQueueSpec, out: &mut Findings) {
+fn flavors(spec: &kueue::ClusterQueueSpec) -> Vec<&str> {
+    spec.resource_groups.iter().flat_map(|g| &g.flavors).map(|f| f.name.as_str()).collect()
+}
+
+fn admission_checks(
+    path: Path<'_>,
+    spec: &kueue::ClusterQueueSpec,
+    old: Option<&kueue::ClusterQueueSpec>,
+    out: &mut Findings,
+) {
     let Some(strategy) = &spec.admission_checks_strategy else { return };
-    let flavors: Vec<&str> = spec.resource_groups.iter().flat_map(|g| &g.flavors).map(|f| f.name.as_str()).collect();
+    let flavors = flavors(spec);
+    let before = old.filter(|o| self::flavors(o) == flavors).and_then(|o| o.admission_checks_strategy.as_ref());
     let path = path.field("admissionChecksStrategy");
     let path = path.field("admissionChecks");
     for (i, rule) in strategy.admission_checks.iter().enumerate() {
+        if before.is_some_and(|b| b.admission_checks.contains(rule)) {
+            continue;
+        }
         let path = path.index(i);
         let path = path.field("onFlavors");
         for (j, flavor) in rule.on_flavors.iter().enumerate() {

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use super::foreign::MAX_POD_SETS;
 use super::topology::{PREFERRED, PodGroup, REQUIRED, groups, is_bool, parse_bool};
+use super::update::JobChange;
 use super::{FindingKind, Findings, Rules, names};
 use crate::path::Path;
 use crate::{Job, JobSpec, Kind, ObjectMeta, jobset, ray};
@@ -10,13 +12,11 @@ use crate::{Job, JobSpec, Kind, ObjectMeta, jobset, ray};
 const QUEUE_NAME: &str = "kueue.x-k8s.io/queue-name";
 const PREBUILT: &str = "kueue.x-k8s.io/prebuilt-workload-name";
 const MAX_EXEC_TIME: &str = "kueue.x-k8s.io/max-exec-time-seconds";
+const PRIORITY_CLASS: &str = "kueue.x-k8s.io/priority-class";
 const ELASTIC: &str = "kueue.x-k8s.io/elastic-job";
 const GATED_BY: &str = "kueue.x-k8s.io/admission-gated-by";
 const MIN_PARALLELISM: &str = "kueue.x-k8s.io/job-min-parallelism";
 const EQUAL_COMPLETIONS: &str = "kueue.x-k8s.io/job-completions-equal-parallelism";
-
-/// The most pod sets of a workload.
-const MAX_POD_SETS: usize = 18;
 
 fn label<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str> {
     meta.labels.as_ref().and_then(|l| l.get(key)).map(String::as_str)
@@ -44,12 +44,7 @@ pub(super) fn metadata(kind: Kind, meta: &ObjectMeta, rules: &Rules, out: &mut F
     if let Some(queue) = label(meta, QUEUE_NAME) {
         out.name(labels.key(QUEUE_NAME), queue, names::subdomain);
     }
-    let by_annotation = annotation(meta, PREBUILT).filter(|_| rules.identifier_annotations);
-    if let Some(workload) = by_annotation {
-        out.name(annotations.key(PREBUILT), workload, names::subdomain);
-    } else if let Some(workload) = label(meta, PREBUILT) {
-        out.name(labels.key(PREBUILT), workload, names::subdomain);
-    }
+    prebuilt(meta, rules, out);
     if let Some(text) = label(meta, MAX_EXEC_TIME) {
         let path = labels.key(MAX_EXEC_TIME);
         match text.parse::<i64>() {
@@ -62,6 +57,80 @@ pub(super) fn metadata(kind: Kind, meta: &ObjectMeta, rules: &Rules, out: &mut F
         out.forbidden(annotations.key(ELASTIC), format!("elastic jobs of kind {kind} are not supported"));
     }
     gated_by(meta, rules, out);
+}
+
+/// The name of a Workload that is there already, from an annotation or a label.
+pub(super) fn prebuilt(meta: &ObjectMeta, rules: &Rules, out: &mut Findings) {
+    let path = Path::ROOT.field("metadata");
+    let by_annotation = annotation(meta, PREBUILT).filter(|_| rules.identifier_annotations);
+    if let Some(workload) = by_annotation {
+        out.name(path.field("annotations").key(PREBUILT), workload, names::subdomain);
+    } else if let Some(workload) = label(meta, PREBUILT) {
+        out.name(path.field("labels").key(PREBUILT), workload, names::subdomain);
+    }
+}
+
+/// What may change in the metadata of a job. What names look like is checked elsewhere.
+pub(super) fn metadata_update(change: &JobChange<'_>, rules: &Rules, out: &mut Findings) {
+    let (old, new) = (change.old, change.new);
+    let path = Path::ROOT.field("metadata");
+    let (labels, annotations) = (path.field("labels"), path.field("annotations"));
+    let text = |meta, key| label(meta, key).unwrap_or_default();
+    let (was, is) = (text(old, QUEUE_NAME), text(new, QUEUE_NAME));
+    if was != is {
+        let path = labels.key(QUEUE_NAME);
+        if !change.is_suspended {
+            out.invalid(path, "cannot be changed while the job is not suspended");
+        }
+        if is.is_empty() && change.default_queue {
+            out.invalid(path, "cannot be removed in a namespace that has a LocalQueue named default");
+        }
+    }
+    let prebuilt = |meta| {
+        let by_annotation = annotation(meta, PREBUILT).filter(|_| rules.identifier_annotations);
+        by_annotation.or_else(|| label(meta, PREBUILT)).unwrap_or_default()
+    };
+    if !change.is_suspended && prebuilt(old) != prebuilt(new) {
+        let by_annotation = |meta| rules.identifier_annotations && annotation(meta, PREBUILT).is_some();
+        let of = if by_annotation(new) || by_annotation(old) { annotations } else { labels };
+        out.invalid(of.key(PREBUILT), "cannot be changed while the job is not suspended");
+    }
+    let suspended = change.was_suspended && change.is_suspended;
+    if !suspended && text(old, MAX_EXEC_TIME) != text(new, MAX_EXEC_TIME) {
+        out.invalid(labels.key(MAX_EXEC_TIME), "cannot be changed while the job is not suspended");
+    }
+    match (text(old, PRIORITY_CLASS), text(new, PRIORITY_CLASS)) {
+        ("", "") => {}
+        ("", _) if !change.is_suspended => {
+            out.invalid(labels.key(PRIORITY_CLASS), "cannot be added while the job is not suspended");
+        }
+        (_, "") => out.invalid(labels.key(PRIORITY_CLASS), "cannot be removed, only changed"),
+        _ => {}
+    }
+    if is_elastic(old, rules) != is_elastic(new, rules) {
+        out.immutable(annotations.key(ELASTIC));
+    }
+    gated_by_update(old, new, rules, out);
+}
+
+/// Gates can only be removed once an object is there.
+pub(super) fn gated_by_update(old: &ObjectMeta, new: &ObjectMeta, rules: &Rules, out: &mut Findings) {
+    if !rules.admission_gated_by {
+        return;
+    }
+    let gates = |meta| -> BTreeSet<&str> {
+        annotation(meta, GATED_BY).unwrap_or_default().split(',').map(str::trim).filter(|g| !g.is_empty()).collect()
+    };
+    let (old, new) = (gates(old), gates(new));
+    let path = Path::ROOT.field("metadata");
+    let path = path.field("annotations");
+    let path = path.key(GATED_BY);
+    if let Some(gate) = new.difference(&old).next() {
+        out.forbidden(
+            path,
+            format!("{gate:?} cannot be added: gates are set when the object is made and only removed later"),
+        );
+    }
 }
 
 pub(super) fn gated_by(meta: &ObjectMeta, rules: &Rules, out: &mut Findings) {
@@ -134,8 +203,108 @@ pub(super) fn job(job: &Job, rules: &Rules, out: &mut Findings) {
     groups(&[PodGroup { path, annotations: template, count: pods(spec) }], rules, out);
 }
 
+/// A change of a Job: it must be right as it is now, and its size is fixed while it runs if it can be admitted in part.
+pub(super) fn job_update(old: &Job, new: &Job, rules: &Rules, default_queue: bool, out: &mut Findings) {
+    job(new, rules, out);
+    let suspended = |job: &Job| job.spec.as_ref().and_then(|s| s.suspend) == Some(true);
+    let parallelism = |job: &Job| job.spec.as_ref().and_then(|s| s.parallelism).unwrap_or(1);
+    if !suspended(old) {
+        if annotation(&old.metadata, MIN_PARALLELISM).is_some() && parallelism(old) != parallelism(new) {
+            out.forbidden(
+                Path::ROOT.field("spec").field("parallelism"),
+                format!("cannot be changed while a job with {MIN_PARALLELISM} is not suspended"),
+            );
+        }
+        let follow = |job| annotation(job, EQUAL_COMPLETIONS).is_some_and(|text| parse_bool(text) == Some(true));
+        if follow(&old.metadata) != follow(&new.metadata) {
+            let path = Path::ROOT.field("metadata");
+            let path = path.field("annotations");
+            out.forbidden(path.key(EQUAL_COMPLETIONS), "cannot be changed while the job is not suspended");
+        }
+    }
+    metadata_update(
+        &JobChange {
+            old: &old.metadata,
+            new: &new.metadata,
+            was_suspended: suspended(old),
+            is_suspended: suspended(new),
+            default_queue,
+        },
+        rules,
+        out,
+    );
+}
+
+/// A change of a JobSet.
+pub(super) fn job_set_update(
+    old: &jobset::JobSet,
+    new: &jobset::JobSet,
+    rules: &Rules,
+    default_queue: bool,
+    out: &mut Findings,
+) {
+    let change = JobChange {
+        old: &old.metadata,
+        new: &new.metadata,
+        was_suspended: old.spec.suspend == Some(true),
+        is_suspended: new.spec.suspend == Some(true),
+        default_queue,
+    };
+    prebuilt(change.new, rules, out);
+    metadata_update(&change, rules, out);
+    job_set_spec(new, rules, out);
+}
+
+/// A change of a RayJob that is managed, or was.
+pub(super) fn ray_job_update(
+    old: &ray::RayJob,
+    new: &ray::RayJob,
+    rules: &Rules,
+    default_queue: bool,
+    out: &mut Findings,
+) {
+    if !(is_managed(&new.metadata, rules) || rules.ray_updates && is_managed(&old.metadata, rules)) {
+        return;
+    }
+    let change = JobChange {
+        old: &old.metadata,
+        new: &new.metadata,
+        was_suspended: old.spec.suspend == Some(true),
+        is_suspended: new.spec.suspend == Some(true),
+        default_queue,
+    };
+    metadata_update(&change, rules, out);
+    ray_job(new, rules, out);
+}
+
+/// A change of a RayCluster that is managed, or was.
+pub(super) fn ray_cluster_update(
+    old: &ray::RayCluster,
+    new: &ray::RayCluster,
+    rules: &Rules,
+    default_queue: bool,
+    out: &mut Findings,
+) {
+    if !(is_managed(&new.metadata, rules) || rules.ray_updates && is_managed(&old.metadata, rules)) {
+        return;
+    }
+    let change = JobChange {
+        old: &old.metadata,
+        new: &new.metadata,
+        was_suspended: old.spec.suspend == Some(true),
+        is_suspended: new.spec.suspend == Some(true),
+        default_queue,
+    };
+    metadata_update(&change, rules, out);
+    ray_cluster(new, rules, out);
+}
+
 pub(super) fn job_set(job_set: &jobset::JobSet, rules: &Rules, out: &mut Findings) {
     metadata(Kind::JobSet, &job_set.metadata, rules, out);
+    job_set_spec(job_set, rules, out);
+}
+
+fn job_set_spec(job_set: &jobset::JobSet, rules: &Rules, out: &mut Findings) {
     let spec = Path::ROOT.field("spec");
     let jobs = spec.field("replicatedJobs");
     let mut names = BTreeSet::new();

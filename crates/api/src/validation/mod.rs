@@ -1,23 +1,25 @@
-//! The rules that are checked when an object is created: by the schemas of Kueue's own kinds, and by Kueue's webhooks for them
-//! and for jobs.
-//!
-//! Rules about changes are not here, nor, but for numbers of pods and amounts of resources, those of other projects for their
-//! kinds.
+//! The rules that are checked when an object is created or changed: by the schemas of Kueue's own kinds, by Kueue's webhooks for
+//! them and for jobs, and, as far as whoever writes a manifest meets them, by JobSet and KubeRay.
 
 mod cluster_queue;
 mod counts;
+mod foreign;
 mod job;
 mod labels;
 mod names;
+mod pod_spec;
 mod quantities;
 mod schema;
 mod topology;
+mod update;
 mod workload;
 
 use std::fmt;
 
 pub use job::{job_metadata, ray_cluster_spec};
+pub use pod_spec::immutable_pod_spec;
 pub use topology::topology_annotations;
+pub use update::{JobChange, job_metadata_update, validate_update, validate_update_by_webhook};
 
 use crate::path::Path;
 use crate::{Kind, Object};
@@ -84,6 +86,10 @@ pub struct Rules {
     pub pod_set_metadata: bool,
     /// `WorkloadValidateResourcesAreNonNegative`
     pub non_negative_resources: bool,
+    /// `ValidateRayAndSparkJobUpdates`: a Ray job that was managed is checked even if it is no longer.
+    pub ray_updates: bool,
+    /// `RejectUpdatesToCQWithInvalidOnFlavors`: a ClusterQueue that was wrong before may not be changed otherwise.
+    pub reject_invalid_on_flavors: bool,
 }
 
 impl Default for Rules {
@@ -99,7 +105,31 @@ impl Default for Rules {
             priority_boost: false,
             pod_set_metadata: true,
             non_negative_resources: true,
+            ray_updates: true,
+            reject_invalid_on_flavors: false,
         }
+    }
+}
+
+impl Rules {
+    /// Switches a rule by the name of its feature gate. Answers whether there is one of this name.
+    pub fn set(&mut self, gate: &str, on: bool) -> bool {
+        let rule = match gate {
+            "TopologyAwareScheduling" => &mut self.topology_aware_scheduling,
+            "TASMultiLayerTopology" => &mut self.multi_layer_topology,
+            "TASValidateWorkloadSliceSize" => &mut self.slice_size,
+            "ElasticJobsViaWorkloadSlices" => &mut self.elastic_jobs,
+            "AdmissionGatedBy" => &mut self.admission_gated_by,
+            "WorkloadIdentifierAnnotations" => &mut self.identifier_annotations,
+            "PriorityBoost" => &mut self.priority_boost,
+            "WorkloadValidationForPodSetMetadata" => &mut self.pod_set_metadata,
+            "WorkloadValidateResourcesAreNonNegative" => &mut self.non_negative_resources,
+            "ValidateRayAndSparkJobUpdates" => &mut self.ray_updates,
+            "RejectUpdatesToCQWithInvalidOnFlavors" => &mut self.reject_invalid_on_flavors,
+            _ => return false,
+        };
+        *rule = on;
+        true
     }
 }
 
@@ -110,6 +140,7 @@ pub fn validate(object: &Object, rules: &Rules) -> Vec<Finding> {
     schema::check(object, &mut out);
     quantities::check(object, &mut out);
     counts::check(object, &mut out);
+    foreign::check(object, &mut out);
     check_by_webhook(object, rules, &mut out);
     out.0
 }
@@ -155,6 +186,11 @@ impl Findings {
 
     fn forbidden(&mut self, path: Path<'_>, detail: impl Into<String>) {
         self.add(path, FindingKind::Forbidden, detail);
+    }
+
+    /// A field was changed that may not be.
+    fn immutable(&mut self, path: Path<'_>) {
+        self.invalid(path, "cannot be changed");
     }
 
     fn duplicate(&mut self, path: Path<'_>, value: &str) {

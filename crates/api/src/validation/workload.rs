@@ -2,14 +2,123 @@
 
 use slicegate_quota::Quantity;
 
-use super::job::{annotation, gated_by, is_elastic};
+use super::job::{annotation, gated_by, gated_by_update, is_elastic};
 use super::{FindingKind, Findings, Rules, labels};
 use crate::kueue;
 use crate::path::Path;
 
+/// The condition of a workload that holds quota.
+const RESERVED: &str = "QuotaReserved";
+/// Names the workload that an elastic one takes the place of.
+const REPLACES: &str = "kueue.x-k8s.io/workload-slice-replacement-for";
 const PRIORITY_BOOST: &str = "kueue.x-k8s.io/priority-boost";
 
 pub(super) fn workload(workload: &kueue::Workload, rules: &Rules, out: &mut Findings) {
+    checked(workload, None, rules, out);
+}
+
+/// A change of a workload: it must be right as it is now, but for what was wrong before and does no more harm now, and what was
+/// decided stays.
+pub(super) fn workload_update(old: &kueue::Workload, new: &kueue::Workload, rules: &Rules, out: &mut Findings) {
+    checked(new, Some(old), rules, out);
+    let reserved = is_true(old, RESERVED);
+    if reserved {
+        pod_sets_update(old, new, rules, out);
+    }
+    let path = Path::ROOT.field("status");
+    if reserved && is_true(new, RESERVED) {
+        reclaimable_update(path.field("reclaimablePods"), old, new, rules, out);
+    }
+    if let (Some(a), Some(b)) = (&old.status.admission, &new.status.admission)
+        && !same_admission(a, b, rules)
+    {
+        out.immutable(path.field("admission"));
+    }
+    let checks = path.field("admissionChecks");
+    for (i, check) in new.status.admission_checks.iter().enumerate() {
+        let before = old.status.admission_checks.iter().find(|c| c.name == check.name);
+        let decided = |check: &kueue::AdmissionCheckState| check.state == "Ready";
+        if before.is_some_and(|b| decided(b) && decided(check) && b.pod_set_updates != check.pod_set_updates) {
+            out.immutable(checks.index(i).field("podSetUpdates"));
+        }
+    }
+    if let Some(name) = &new.status.cluster_name
+        && old.status.cluster_name.is_none()
+        && !old.status.nominated_cluster_names.contains(name)
+        && !(rules.elastic_jobs && annotation(&new.metadata, REPLACES).is_some())
+    {
+        out.invalid(path.field("clusterName"), format!("{name:?} is none of status.nominatedClusterNames"));
+    }
+    gated_by_update(&old.metadata, &new.metadata, rules, out);
+}
+
+/// Whether a condition is true.
+pub(super) fn is_true(workload: &kueue::Workload, condition: &str) -> bool {
+    workload.status.conditions.iter().any(|c| c.type_ == condition && c.status == "True")
+}
+
+/// What a workload asks for stays while it holds quota; an elastic one may shrink.
+fn pod_sets_update(old: &kueue::Workload, new: &kueue::Workload, rules: &Rules, out: &mut Findings) {
+    let (old, new) = (&old.spec.pod_sets, &new.spec.pod_sets);
+    let path = Path::ROOT.field("spec");
+    let path = path.field("podSets");
+    if old.len() != new.len() {
+        out.immutable(path);
+        return;
+    }
+    for (i, (a, b)) in old.iter().zip(new).enumerate() {
+        let may_shrink = rules.elastic_jobs && b.count < a.count;
+        let same = a == b || may_shrink && *a == kueue::PodSet { count: a.count, ..b.clone() };
+        if !same {
+            out.immutable(path.field(&i.to_string()));
+        }
+    }
+}
+
+/// Pods that were given back do not come back while the quota is held, but for pods that an elastic workload no longer has.
+fn reclaimable_update(path: Path<'_>, old: &kueue::Workload, new: &kueue::Workload, rules: &Rules, out: &mut Findings) {
+    for before in &old.status.reclaimable_pods {
+        let path = path.key(&before.name);
+        let count = |w: &kueue::Workload| w.spec.pod_sets.iter().find(|s| s.name == before.name).map(|s| s.count);
+        let admitted = old
+            .status
+            .admission
+            .as_ref()
+            .and_then(|a| a.pod_set_assignments.iter().find(|s| s.name == before.name).and_then(|s| s.count));
+        let shrank = is_elastic(&new.metadata, rules) && count(new) < count(old).max(admitted);
+        match new.status.reclaimable_pods.iter().find(|p| p.name == before.name) {
+            _ if shrank => {}
+            None => out.required(path, "cannot be removed while the workload holds quota"),
+            Some(after) if after.count < before.count => {
+                out.invalid(path.field("count"), format!("cannot be less than {} as before", before.count));
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+/// Whether two admissions are the same, but for where the pods are placed, and for pods that an elastic workload gave up.
+fn same_admission(old: &kueue::Admission, new: &kueue::Admission, rules: &Rules) -> bool {
+    let same = |a: &kueue::PodSetAssignment, b: &kueue::PodSetAssignment| {
+        let mut b = b.clone();
+        if rules.topology_aware_scheduling {
+            b.topology_assignment.clone_from(&a.topology_assignment);
+            b.delayed_topology_request.clone_from(&a.delayed_topology_request);
+        }
+        if rules.elastic_jobs && b.count < a.count {
+            b.count = a.count;
+            b.resource_usage.clone_from(&a.resource_usage);
+        }
+        *a == b
+    };
+    old.cluster_queue == new.cluster_queue
+        && old.pod_set_assignments.len() == new.pod_set_assignments.len()
+        && old.pod_set_assignments.iter().zip(&new.pod_set_assignments).all(|(a, b)| same(a, b))
+}
+
+/// What must be so now. With `old`, what was wrong in the same way before is let pass where an object could not be changed or
+/// removed otherwise.
+fn checked(workload: &kueue::Workload, old: Option<&kueue::Workload>, rules: &Rules, out: &mut Findings) {
     let meta = &workload.metadata;
     let spec = &workload.spec;
     let path = Path::ROOT.field("spec");
@@ -24,7 +133,7 @@ pub(super) fn workload(workload: &kueue::Workload, rules: &Rules, out: &mut Find
     if partial > 0 && is_elastic(meta, rules) {
         out.invalid(sets, "an elastic workload cannot be admitted in part: remove minCount");
     }
-    status(workload, out);
+    status(workload, old, rules, out);
     if let Some(boost) = annotation(meta, PRIORITY_BOOST).filter(|_| rules.priority_boost) {
         // Zero is written out: an empty text is no number.
         if boost.parse::<i32>().is_err() {
@@ -109,13 +218,14 @@ fn slices(path: Path<'_>, request: &kueue::PodSetTopologyRequest, out: &mut Find
     }
 }
 
-fn status(workload: &kueue::Workload, out: &mut Findings) {
+fn status(workload: &kueue::Workload, old: Option<&kueue::Workload>, rules: &Rules, out: &mut Findings) {
     let status = &workload.status;
     let names: Vec<&str> = workload.spec.pod_sets.iter().map(|s| s.name.as_str()).collect();
     let path = Path::ROOT.field("status");
-    if status.conditions.iter().any(|c| c.type_ == "QuotaReserved" && c.status == "True") {
+    if is_true(workload, RESERVED) {
         let path = path.field("admission");
         match &status.admission {
+            None if old.is_some_and(|o| is_true(o, RESERVED) && o.status.admission.is_none()) => {}
             None => out.required(path, "must be there while the condition QuotaReserved is true"),
             Some(admission) => {
                 let path = path.field("podSetAssignments");
@@ -130,6 +240,10 @@ fn status(workload: &kueue::Workload, out: &mut Findings) {
         let path = reclaimable.key(&pods.name);
         match workload.spec.pod_sets.iter().find(|s| s.name == pods.name) {
             Some(set) if pods.count > set.count => {
+                let unchanged = old.is_some_and(|o| o.status.reclaimable_pods.contains(pods));
+                if unchanged && is_elastic(&workload.metadata, rules) {
+                    continue;
+                }
                 out.invalid(
                     path.field("count"),
                     format!("must not be more than the {} pods of the pod set", set.count),

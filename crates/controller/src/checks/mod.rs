@@ -2,5 +2,4 @@
 
 mod provisioning;
 
-#[cfg(test)]
-pub(crate) use provisioning::entries;
+pub use provisioning::{Entry, MissingAssignment, entries, is_needed};

@@ -9,7 +9,7 @@ use slicegate_api::provisioning::{
 use slicegate_api::{
     Condition, Kind, Object, ObjectMeta, ObjectRef, PodSpec, PodTemplate, PodTemplateSpec, convert, kueue,
 };
-use slicegate_workload::{CheckState, CheckStatus, PodSetUpdate, Timestamp, Workload};
+use slicegate_workload::{CheckState, CheckStatus, Key, PodSetUpdate, Timestamp, Workload};
 
 use crate::controller::{Controller, Then, event};
 use crate::io::{EventType, Operation, field_manager};
@@ -38,15 +38,15 @@ pub(crate) enum BadParameters {
     Missing(String),
 }
 
-/// Pod sets that become one entry of a request.
+/// Pod sets that become one entry of a ProvisioningRequest.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Entry {
+pub struct Entry {
     /// The first of them, which gives it its name and template.
-    pub(crate) first: usize,
+    pub first: usize,
     /// All of them, by place in the workload.
-    pub(crate) members: Vec<usize>,
+    pub members: Vec<usize>,
     /// Their pods.
-    pub(crate) count: i32,
+    pub count: i32,
 }
 
 /// How a check stands after a look at its request.
@@ -96,6 +96,19 @@ fn attempt_of(request: &str, workload: &str, check: &str) -> i32 {
     (1..=99).find(|&n| names::provisioning_request(workload, check, n) == request).unwrap_or(0)
 }
 
+/// The last attempt among requests, and its number.
+fn last_attempt<'a>(
+    requests: &'a [Arc<ProvisioningRequest>],
+    workload: &str,
+    check: &str,
+) -> Option<(i32, &'a Arc<ProvisioningRequest>)> {
+    requests
+        .iter()
+        .map(|r| (attempt_of(r.metadata.name.as_deref().unwrap_or_default(), workload, check), r))
+        .filter(|(attempt, _)| *attempt > 0)
+        .max_by_key(|(attempt, _)| *attempt)
+}
+
 fn names_resource(spec: &PodSpec, resources: &[String]) -> bool {
     let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
     containers.filter_map(|c| c.resources.as_ref()).any(|r| {
@@ -104,24 +117,64 @@ fn names_resource(spec: &PodSpec, resources: &[String]) -> bool {
     })
 }
 
-fn admitted_count(workload: &kueue::Workload, pod_set: &kueue::PodSet) -> i32 {
-    let assignment =
-        workload.status.admission.as_ref().and_then(|a| a.pod_set_assignments.iter().find(|p| p.name == pod_set.name));
-    assignment.and_then(|a| a.count).unwrap_or(pod_set.count)
+/// An admission that lacks a pod set of its workload.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("inconsistent podSet assignments: missing assignment for PodSet {0:?}")]
+pub struct MissingAssignment(pub String);
+
+fn admitted_count(workload: &kueue::Workload, pod_set: &kueue::PodSet) -> Result<i32, MissingAssignment> {
+    let Some(admission) = &workload.status.admission else { return Ok(pod_set.count) };
+    let assignment = admission.pod_set_assignments.iter().find(|p| p.name == pod_set.name);
+    let assignment = assignment.ok_or_else(|| MissingAssignment(pod_set.name.clone()))?;
+    Ok(assignment.count.unwrap_or(pod_set.count))
 }
 
-/// The entries of the request for a workload: its pod sets that have pods and name one of the managed resources, equal ones
-/// together if the configuration says so.
-pub(crate) fn entries(workload: &kueue::Workload, config: &kueue::ProvisioningRequestConfigSpec) -> Vec<Entry> {
+/// The pod sets for which capacity is asked, by place, with their pods: those that have pods and name one of the managed
+/// resources.
+fn managed<'a>(
+    workload: &'a kueue::Workload,
+    config: &'a kueue::ProvisioningRequestConfigSpec,
+) -> impl Iterator<Item = Result<(usize, i32), MissingAssignment>> + 'a {
+    workload.spec.pod_sets.iter().enumerate().filter_map(move |(i, pod_set)| {
+        let resources = &config.managed_resources;
+        let named =
+            resources.is_empty() || pod_set.template.spec.as_ref().is_some_and(|s| names_resource(s, resources));
+        if pod_set.count <= 0 || !named {
+            return None;
+        }
+        match admitted_count(workload, pod_set) {
+            Ok(count) => (count > 0).then_some(Ok((i, count))),
+            Err(error) => Some(Err(error)),
+        }
+    })
+}
+
+/// Whether a workload needs a ProvisioningRequest.
+///
+/// # Errors
+/// If the workload was admitted without a pod set that decides it.
+pub fn is_needed(
+    workload: &kueue::Workload,
+    config: &kueue::ProvisioningRequestConfigSpec,
+) -> Result<bool, MissingAssignment> {
+    managed(workload, config).next().transpose().map(|first| first.is_some())
+}
+
+/// The entries of the ProvisioningRequest for a workload: its pod sets that have pods and name one of the managed resources,
+/// equal ones together if the configuration says so.
+///
+/// # Errors
+/// If the workload was admitted without one of its pod sets.
+pub fn entries(
+    workload: &kueue::Workload,
+    config: &kueue::ProvisioningRequestConfigSpec,
+) -> Result<Vec<Entry>, MissingAssignment> {
     let mut all: Vec<Entry> = Vec::new();
     let default = PodSpec::default();
-    for (i, pod_set) in workload.spec.pod_sets.iter().enumerate() {
-        let count = admitted_count(workload, pod_set);
+    for managed in managed(workload, config) {
+        let (i, count) = managed?;
+        let Some(pod_set) = workload.spec.pod_sets.get(i) else { continue };
         let spec = pod_set.template.spec.as_ref().unwrap_or(&default);
-        let managed = config.managed_resources.is_empty() || names_resource(spec, &config.managed_resources);
-        if count <= 0 || pod_set.count <= 0 || !managed {
-            continue;
-        }
         let equal = |entry: &&mut Entry| {
             let Some(first) = workload.spec.pod_sets.get(entry.first) else { return false };
             match config.pod_set_merge_policy.as_deref() {
@@ -140,7 +193,7 @@ pub(crate) fn entries(workload: &kueue::Workload, config: &kueue::ProvisioningRe
             None => all.push(Entry { first: i, members: vec![i], count }),
         }
     }
-    all
+    Ok(all)
 }
 
 /// Whether two pods fit into the same places.
@@ -191,8 +244,8 @@ impl Controller {
             .ok_or_else(|| BadParameters::Missing(parameters.name.clone()))
     }
 
-    /// The condition `Active` of a check for capacity.
-    pub(crate) fn provisioning_active(&self, check: &kueue::AdmissionCheck, now: Timestamp) -> Condition {
+    /// The condition `Active` of an admission check for capacity: whether its parameters name a configuration that exists.
+    pub fn provisioning_active(&self, check: &kueue::AdmissionCheck, now: Timestamp) -> Condition {
         let (status, reason, message) = match self.provisioning_config_of(check) {
             Ok(_) => ("True", "Active", "The admission check is active".to_owned()),
             Err(error) => ("False", "BadParametersRef", error.to_string()),
@@ -211,12 +264,7 @@ impl Controller {
     pub(crate) fn reconcile_provisioning(&mut self, now: Timestamp, workload: &Arc<Workload>) {
         let key = &workload.key;
         let Some(object) = self.store.workload(key).cloned() else { return };
-        let owned: Vec<Arc<ProvisioningRequest>> = self
-            .store
-            .owned_by(&workload.uid, Kind::ProvisioningRequest)
-            .iter()
-            .filter_map(|r| self.store.provisioning_request(&r.namespace, &r.name).cloned())
-            .collect();
+        let owned = self.requests_of(&workload.uid);
         let evicted = workload.is_evicted();
         if workload.is_finished() || evicted && self.config.cleanup_provisioning_requests_on_eviction {
             for request in &owned {
@@ -242,11 +290,7 @@ impl Controller {
         }
         let mut kept: BTreeSet<String> = BTreeSet::new();
         for check in &checks {
-            let active = owned
-                .iter()
-                .map(|r| (attempt_of(r.metadata.name.as_deref().unwrap_or_default(), &key.name, &check.name), r))
-                .filter(|(attempt, _)| *attempt > 0)
-                .max_by_key(|(attempt, _)| *attempt);
+            let active = last_attempt(&owned, &key.name, &check.name);
             if let Some((_, request)) = active {
                 kept.insert(request.metadata.name.clone().unwrap_or_default());
             }
@@ -258,6 +302,21 @@ impl Controller {
                 self.delete_request(request);
             }
         }
+    }
+
+    /// The name of the ProvisioningRequest that counts for a check of a workload: that of the last attempt.
+    pub fn provisioning_request(&self, workload: &Key, check: &str) -> Option<String> {
+        let owned = self.requests_of(self.store.workload(workload)?.metadata.uid.as_deref().unwrap_or_default());
+        let (_, request) = last_attempt(&owned, &workload.name, check)?;
+        request.metadata.name.clone()
+    }
+
+    fn requests_of(&self, uid: &str) -> Vec<Arc<ProvisioningRequest>> {
+        self.store
+            .owned_by(uid, Kind::ProvisioningRequest)
+            .iter()
+            .filter_map(|r| self.store.provisioning_request(&r.namespace, &r.name).cloned())
+            .collect()
     }
 
     fn delete_request(&mut self, request: &Arc<ProvisioningRequest>) {
@@ -285,8 +344,9 @@ impl Controller {
             }
             return;
         };
-        let entries = entries(object, &config.spec);
-        if entries.is_empty() {
+        // Without an assignment there is nothing to ask for; it will come.
+        let Ok(needed) = is_needed(object, &config.spec) else { return };
+        if !needed {
             if let Some((_, request)) = &active {
                 self.delete_request(request);
             }
@@ -296,6 +356,7 @@ impl Controller {
             }
             return;
         }
+        let Ok(entries) = entries(object, &config.spec) else { return };
         let wanted = check.retry_count.unwrap_or(0).saturating_add(1);
         let failed = |r: &ProvisioningRequest| holds(r, "Failed").is_some() || holds(r, "BookingExpired").is_some();
         match active {
@@ -350,16 +411,6 @@ impl Controller {
         };
         if let Some(error) = self.create_errors.get(&reference).cloned() {
             self.set_check(now, workload, check, Verdict::of(CheckState::Pending, error));
-        } else if self.store.get(&reference).is_some() {
-            // It belongs to somebody else.
-            let text = format!(
-                "Error creating ProvisioningRequest {name:?}: provisioningrequests.autoscaling.x-k8s.io {name:?} already exists"
-            );
-            if *check.message != *text {
-                self.out.events.push(event(&workload_ref(key), EventType::Warning, "FailedCreate", text.clone()));
-            }
-            self.set_check(now, workload, check, Verdict::of(CheckState::Pending, text));
-            return;
         }
         let mut complete = true;
         let mut pod_sets = Vec::with_capacity(entries.len());
@@ -375,6 +426,9 @@ impl Controller {
                 continue;
             }
             complete = false;
+            if let Some(error) = self.create_errors.get(&template_ref).cloned() {
+                self.set_check(now, workload, check, Verdict::of(CheckState::Pending, error));
+            }
             if self.store.is_locked(&template_ref) {
                 continue;
             }
@@ -391,6 +445,17 @@ impl Controller {
             self.write(field_manager::PROVISIONING, Operation::Create(template.into()), then);
         }
         if !complete || self.store.is_locked(&reference) {
+            return;
+        }
+        if self.store.get(&reference).is_some() {
+            // It belongs to somebody else.
+            let text = format!(
+                "Error creating ProvisioningRequest {name:?}: provisioningrequests.autoscaling.x-k8s.io {name:?} already exists"
+            );
+            if *check.message != *text {
+                self.out.events.push(event(&workload_ref(key), EventType::Warning, "FailedCreate", text.clone()));
+            }
+            self.set_check(now, workload, check, Verdict::of(CheckState::Pending, text));
             return;
         }
         let request = ProvisioningRequest {
@@ -596,7 +661,7 @@ mod tests {
             "podSetMergePolicy": "IdenticalPodTemplates"
         }}))
         .unwrap();
-        let entries = entries(&workload, &config.spec);
+        let entries = entries(&workload, &config.spec).unwrap();
         assert_eq!(entries.iter().map(|e| (e.members.clone(), e.count)).collect::<Vec<_>>(), [(vec![0, 1], 5)]);
         let updates = updates(&workload, &config, &entries, &ProvisioningRequest::default());
         assert_eq!(updates.iter().map(|u| &*u.name).collect::<Vec<_>>(), ["a", "b"]);

@@ -55,7 +55,7 @@ fn condition<'a>(job: &'a Job, kind: &str) -> Option<&'a k8s_openapi::api::batch
 }
 
 /// Removes the labels that the Job controller generates: they differ from Job to Job and are no part of the request.
-pub(crate) fn clean_labels(template: &mut PodTemplateSpec) {
+pub fn clean_labels(template: &mut PodTemplateSpec) {
     if let Some(labels) = template.metadata.as_mut().and_then(|m| m.labels.as_mut()) {
         labels.retain(|key, _| !GENERATED_LABELS.contains(&key.as_str()));
     }
@@ -63,7 +63,7 @@ pub(crate) fn clean_labels(template: &mut PodTemplateSpec) {
 
 /// How many indexes of an Indexed Job are finished: those in either list of ranges that are below `completions`. A range that
 /// cannot be read is passed over.
-pub(crate) fn terminal_indexes(completed: &str, failed: &str, completions: i32) -> i32 {
+pub fn terminal_indexes(completed: &str, failed: &str, completions: i32) -> i32 {
     let mut ranges: Vec<(i32, i32)> = Vec::new();
     for part in completed.split(',').chain(failed.split(',')) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

@@ -1,34 +1,33 @@
 //! Job integrations: how each kind of job is read, started and stopped.
 
-pub(crate) mod batch;
+pub mod batch;
 pub(crate) mod jobset;
-pub(crate) mod ray;
+pub mod ray;
 pub(crate) mod raycluster;
 pub(crate) mod rayjob;
 
 use std::sync::Arc;
 
 use slicegate_admission::Gates;
-use slicegate_api::{Kind, Object, ObjectMeta, kueue, ray::RayCluster};
+use slicegate_api::{Object, ObjectMeta, kueue, ray::RayCluster};
 
 use crate::keys;
 use crate::podset::{Conflict, FlavorMissing, PodSetInfo};
 use crate::topology_request::TopologyRequestError;
 
-/// The kinds of job that are managed.
-pub(crate) const KINDS: [Kind; 4] = [Kind::Job, Kind::JobSet, Kind::RayCluster, Kind::RayJob];
+pub use slicegate_api::owner::JOB_KINDS as KINDS;
 
 /// What a job needs to know of its surroundings.
-pub(crate) struct JobContext<'a> {
+pub struct JobContext<'a> {
     /// Switches.
-    pub(crate) gates: &'a Gates,
+    pub gates: &'a Gates,
     /// A RayCluster by name, in the namespace of the job.
-    pub(crate) ray_cluster: &'a dyn Fn(&str) -> Option<Arc<RayCluster>>,
+    pub ray_cluster: &'a dyn Fn(&str) -> Option<Arc<RayCluster>>,
 }
 
 /// A job cannot be read or started as it is.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub(crate) enum JobError {
+pub enum JobError {
     /// The number of pod sets changed.
     #[error("invalid podset infos: expecting {expected} podset, got {got}")]
     PodSetCount {
@@ -73,16 +72,16 @@ pub(crate) enum JobError {
 
 /// How a job ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Finished {
+pub struct Finished {
     /// Whether it succeeded.
-    pub(crate) success: bool,
+    pub success: bool,
     /// What it says about it.
-    pub(crate) message: String,
+    pub message: String,
 }
 
 /// How far the stopping of a job got with one call of [`Integration::stop`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Stop {
+pub enum Stop {
     /// It was stopped and as before it was started.
     Done,
     /// Metadata and spec changed, and must be written before it goes on.
@@ -92,7 +91,7 @@ pub(crate) enum Stop {
 }
 
 /// A kind of job.
-pub(crate) trait Integration {
+pub trait Integration {
     /// Its metadata.
     fn metadata(&self) -> &ObjectMeta;
 
@@ -167,7 +166,7 @@ pub(crate) fn label<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> 
 }
 
 /// The object as a job; `None` if its kind is none.
-pub(crate) fn as_job(object: &Object) -> Option<&dyn Integration> {
+pub fn as_job(object: &Object) -> Option<&dyn Integration> {
     match object {
         Object::Job(o) => Some(o.as_ref()),
         Object::JobSet(o) => Some(o.as_ref()),
@@ -178,7 +177,7 @@ pub(crate) fn as_job(object: &Object) -> Option<&dyn Integration> {
 }
 
 /// The object as a job to be changed; it is copied first if it is shared.
-pub(crate) fn as_job_mut(object: &mut Object) -> Option<&mut dyn Integration> {
+pub fn as_job_mut(object: &mut Object) -> Option<&mut dyn Integration> {
     Some(match object {
         Object::Job(o) => own(o),
         Object::JobSet(o) => own(o),

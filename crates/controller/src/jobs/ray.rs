@@ -37,7 +37,7 @@ fn count(group: &WorkerGroupSpec) -> i32 {
 
 /// The pod sets of a cluster. What KubeRay itself adds to the head is counted: the autoscaler beside it, and the least that
 /// a cleanup of Redis asks for.
-pub(crate) fn pod_sets(
+pub fn pod_sets(
     spec: &RayClusterSpec,
     annotations: Option<&BTreeMap<String, String>>,
     gates: &Gates,
@@ -106,7 +106,7 @@ fn raise(container: &mut Container, resource: &str, least: &str) {
 }
 
 /// Puts `infos` into head and workers.
-pub(crate) fn run(spec: &mut RayClusterSpec, infos: &[PodSetInfo], gates: &Gates) -> Result<(), JobError> {
+pub fn run(spec: &mut RayClusterSpec, infos: &[PodSetInfo], gates: &Gates) -> Result<(), JobError> {
     expect_infos(spec.worker_group_specs.len().saturating_add(1), infos)?;
     let elastic = gates.elastic_jobs_via_workload_slices;
     let templates = std::iter::once(&mut spec.head_group_spec.template)
@@ -118,7 +118,7 @@ pub(crate) fn run(spec: &mut RayClusterSpec, infos: &[PodSetInfo], gates: &Gates
 }
 
 /// Takes them out again. Returns whether anything changed.
-pub(crate) fn restore(spec: &mut RayClusterSpec, infos: &[PodSetInfo]) -> bool {
+pub fn restore(spec: &mut RayClusterSpec, infos: &[PodSetInfo]) -> bool {
     if infos.len() != spec.worker_group_specs.len().saturating_add(1) {
         return false;
     }
@@ -132,7 +132,7 @@ pub(crate) fn restore(spec: &mut RayClusterSpec, infos: &[PodSetInfo]) -> bool {
 }
 
 /// Sets the counts of an elastic job's pod sets to those of the cluster that Ray's autoscaler changes.
-pub(crate) fn follow_cluster(
+pub fn follow_cluster(
     pod_sets: &mut [kueue::PodSet],
     job: &str,
     cluster_name: &str,

@@ -1,19 +1,19 @@
 //! A job and its Workload.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use slicegate_admission::lifecycle::{self, At, FinishReason};
+use slicegate_api::defaulting::has_queue;
+use slicegate_api::owner::{OwnerError, managed_ancestor};
 use slicegate_api::{Kind, Object, ObjectRef, kueue};
 use slicegate_workload::{CheckState, ConditionType, Key, Status, Timestamp, Workload};
 
 use crate::controller::{Controller, Then, event};
 use crate::io::{EventType, Operation, field_manager};
 use crate::jobs::{Finished, Integration, JobContext, as_job, as_job_mut, label};
-use crate::owner::{is_queued, managed_ancestor};
+use crate::keys;
 use crate::podset;
 use crate::store::workload_ref;
-use crate::{keys, owner};
 
 /// What a reconcile of a job knows about it.
 pub(super) struct JobView {
@@ -34,14 +34,7 @@ impl Controller {
     }
 
     fn namespace_is_managed(&self, namespace: &str) -> bool {
-        let mut labels: BTreeMap<Box<str>, Box<str>> = BTreeMap::new();
-        if let Some(object) = self.store.get(&ObjectRef::new(Kind::Namespace, "", namespace)) {
-            for (key, value) in object.metadata().labels.iter().flatten() {
-                labels.insert(key.as_str().into(), value.as_str().into());
-            }
-        }
-        labels.insert("kubernetes.io/metadata.name".into(), namespace.into());
-        self.config.managed_jobs_namespace_selector.matches(&labels)
+        self.policy.manages_namespace(namespace, self.store.get(&ObjectRef::new(Kind::Namespace, "", namespace)))
     }
 
     /// Brings a job and its Workload in line with one another.
@@ -58,14 +51,16 @@ impl Controller {
             }
             return;
         }
-        let without_queue = self.config.manage_jobs_without_queue_name;
-        if job.skip() || !self.namespace_is_managed(object.namespace()) {
+        if !self.policy.frameworks.contains(&reference.kind)
+            || job.skip()
+            || !self.namespace_is_managed(object.namespace())
+        {
             return;
         }
-        match managed_ancestor(&self.store, &object, without_queue) {
+        match managed_ancestor(&object, &self.policy, &|owner| self.store.get(owner).cloned()) {
             Ok(None) => {}
             Ok(Some(ancestor)) => return self.reconcile_child(&object, &ancestor),
-            Err(owner::OwnerError::TooLong) => {
+            Err(OwnerError::TooLong) => {
                 let text = "Terminated search for Kueue-managed Job because ancestor depth exceeded limit of 10";
                 self.out.events.push(event(reference, EventType::Warning, "JobNestingTooDeep", text));
                 return;
@@ -73,7 +68,7 @@ impl Controller {
             // A missing owner may yet appear; it marks the job then.
             Err(_) => return,
         }
-        if !is_queued(&object, without_queue) {
+        if !self.policy.manage_jobs_without_queue_name && !has_queue(object.metadata()) {
             return;
         }
         let pod_sets = self.with_context(object.namespace(), |context| job.pod_sets(context));

@@ -4,6 +4,7 @@ use slicegate_api::{Kind, Object, ObjectMeta, kueue};
 use slicegate_workload::{Key, Timestamp};
 
 use super::job::JobView;
+use super::prebuilt::prebuilt_name;
 use super::slices::Choice;
 use crate::controller::Controller;
 use crate::jobs::label;
@@ -29,6 +30,9 @@ impl Controller {
     /// Finds the one Workload that stands for the job and removes others; makes one if there is none. `None` if there is
     /// nothing to go on with now.
     pub(super) fn ensure_one_workload(&mut self, now: Timestamp, view: &JobView) -> Option<Key> {
+        if let Some(name) = prebuilt_name(view.object.metadata()) {
+            return self.prebuilt_workload(now, view, name);
+        }
         let mut all = self.workloads_of(&view.object);
         all.sort_by_key(|k| self.fed.workloads.get(k).map(|w| (w.created, w.uid.clone())));
         if view.elastic

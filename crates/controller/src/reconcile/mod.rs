@@ -4,6 +4,7 @@ mod compose;
 mod cycles;
 mod job;
 mod matching;
+mod prebuilt;
 mod queues;
 mod slices;
 mod start;

@@ -63,7 +63,7 @@ impl Controller {
 
     /// Whether the job of a Workload is gone.
     fn is_orphan(&self, metadata: &ObjectMeta) -> bool {
-        let Some(owner) = crate::store::controller_of(metadata) else {
+        let Some(owner) = slicegate_api::owner::controller_of(metadata) else {
             let had_job = crate::jobs::label(metadata, crate::keys::JOB_UID).is_some();
             return metadata.deletion_timestamp.is_some() || had_job && self.config.finish_orphaned_workloads;
         };
@@ -91,7 +91,7 @@ impl Controller {
             }
         }
         // Its job lets it go, if it has one.
-        let owned = crate::store::controller_of(&object.metadata).is_some();
+        let owned = slicegate_api::owner::controller_of(&object.metadata).is_some();
         if workload.deleting && !owned && !self.store.is_locked(&reference) {
             self.drop_finalizer(object);
         }

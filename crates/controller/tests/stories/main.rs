@@ -12,3 +12,5 @@ mod chaos;
 mod jobsets;
 #[cfg(test)]
 mod past_usage;
+#[cfg(test)]
+mod prebuilt;

@@ -11,6 +11,8 @@ mod chaos;
 #[cfg(test)]
 mod jobsets;
 #[cfg(test)]
+mod node_pools;
+#[cfg(test)]
 mod past_usage;
 #[cfg(test)]
 mod prebuilt;

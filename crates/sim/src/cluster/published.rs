@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use slicegate_api::nodepool::NodePool;
+use slicegate_api::nodepool::{NodePool, NodePoolAutoscaling};
 use slicegate_api::{ConfigMap, Kind, Object, ObjectMeta, ObjectRef, extension};
 
 use crate::defaults::annotation;
@@ -26,6 +26,19 @@ impl World {
     /// Remembers a NodePool document.
     pub(crate) fn note_node_pool(&mut self, document: &NodePool) {
         self.published.documents.insert(document.name.clone(), document.clone());
+        self.publish_node_pools();
+    }
+
+    /// Remembers that the limits of a pool's autoscaling are others, in nodes over all of its zones.
+    pub(crate) fn note_pool_limits(&mut self, name: &str, least: u32, most: u32) {
+        let Some(document) = self.published.documents.get_mut(name) else { return };
+        let count = |n: u32| Some(i32::try_from(n).unwrap_or(i32::MAX));
+        document.autoscaling = Some(NodePoolAutoscaling {
+            enabled: true,
+            total_min_node_count: count(least),
+            total_max_node_count: count(most),
+            ..NodePoolAutoscaling::default()
+        });
         self.publish_node_pools();
     }
 

@@ -6,3 +6,4 @@ mod common;
 mod edges;
 mod events;
 mod laws;
+mod slices;

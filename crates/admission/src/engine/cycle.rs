@@ -131,6 +131,7 @@ impl Engine {
         self.kept_free.clear();
         self.kept_places.clear();
         self.kept_slices.clear();
+        self.given_places.clear();
         let heads = self.heads(now);
         if heads.is_empty() {
             return cycle;

@@ -107,6 +107,8 @@ pub struct Engine {
     overheads: BTreeMap<Box<str>, ResourceList>,
     /// Trees whose parked workloads come back, by root, and when.
     flushes: BTreeMap<NodeId, Timestamp>,
+    /// When parked workloads of all ClusterQueues with topologies come back, since nodes have room again.
+    node_flush: Option<Timestamp>,
     second_pass: BTreeMap<WorkloadId, SecondPass>,
     /// Whether admission waits for the pods of what was admitted.
     waits_for_pods: bool,
@@ -116,6 +118,8 @@ pub struct Engine {
     kept_free: Vec<(NodeId, FlavorResourceId, Amount)>,
     kept_places: Vec<slicegate_placement::Usage>,
     kept_slices: slices::Slices,
+    /// Places that were given away for good in the cycle that is running.
+    given_places: Vec<slicegate_placement::Usage>,
     cycles: u64,
     /// How many workloads there ever were.
     serials: u64,
@@ -185,12 +189,14 @@ impl Engine {
             cluster: Cluster::default(),
             overheads: BTreeMap::new(),
             flushes: BTreeMap::new(),
+            node_flush: None,
             second_pass: BTreeMap::new(),
             waits_for_pods: false,
             admitted_in_cycle: 0,
             kept_free: Vec::new(),
             kept_places: Vec::new(),
             kept_slices: Vec::new(),
+            given_places: Vec::new(),
             cycles: 0,
             serials: 0,
             epochs: BTreeMap::new(),

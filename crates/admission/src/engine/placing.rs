@@ -48,6 +48,7 @@ pub(super) struct Wants<'a> {
 }
 
 /// What [`Wants::new`] looks at.
+#[derive(Clone, Copy)]
 pub(super) struct WantsOf<'a, 'r> {
     pub(super) record: &'r Record,
     pub(super) shape: &'a Shape,
@@ -319,7 +320,7 @@ impl State {
         let Self { records, topologies, .. } = self;
         let record = records.get(WorkloadId::from_index(workload.index()));
         for held in record.and_then(|r| r.holding.as_deref()).iter().flat_map(|h| &h.places) {
-            topologies.take_away(&held.usage, Reach::Flavor);
+            topologies.take_away(&held.usage, Reach::Node);
         }
     }
 

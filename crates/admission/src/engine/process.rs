@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use slicegate_flavor::{Assignment, DelayedTopology, Mode};
+use slicegate_placement::Reach;
 use slicegate_preemption::{Message, Target, World as _, path};
 use slicegate_quota::{Amount, FlavorResourceId, NodeId, request_quantity};
 use slicegate_workload::{Admission, ConditionType, Key, PodSetAssignment, ReclaimPolicy, Status, Timestamp};
@@ -122,6 +123,9 @@ impl Engine {
             self.forget_progress(c.id);
             return;
         }
+        if !self.fits_on_nodes(c) {
+            return skip(c, Skip::NoLongerFits, "WaitingForQuota", message::NO_LONGER_FITS);
+        }
         self.add(c.node, c.usage());
         self.state.add_places(&c.places);
         self.state.inventory.take(&c.slices);
@@ -142,6 +146,7 @@ impl Engine {
             return;
         }
         self.admit(now, c);
+        self.given_places.extend_from_slice(&c.places);
         self.admitted_in_cycle = self.admitted_in_cycle.saturating_add(1);
         cycle.progressed = true;
     }
@@ -273,11 +278,39 @@ impl Engine {
         state.take_places_away(&self.kept_places);
         state.inventory.give_back(&self.kept_slices);
         if let Some(slice) = c.slice {
-            // It takes over the slices of hardware.
+            // It takes over places and slices of hardware.
+            state.leave_places(slice);
             state.leave_slices(slice);
         }
         let has_quota = c.usage().iter().all(|&(pair, amount)| state.forest.available(c.node, pair) >= amount);
         let fits = has_quota && state.has_places(&c.places) && state.inventory.fits(&c.slices);
+        state.rollback(mark);
+        fits
+    }
+
+    /// Whether nodes have room for an entry beside everything that lies there and that was given places in this cycle, in other
+    /// flavors of the same nodes too, with all its pod sets and the limit on pods.
+    ///
+    /// Kueue looks at each domain of each pod set alone, and within a cycle at its own flavor only, so that nodes can be given
+    /// more pods than they take.
+    fn fits_on_nodes(&mut self, c: &Candidate) -> bool {
+        if !self.config.node_guard
+            || c.places.is_empty()
+            || (self.given_places.is_empty() && self.state.claims.is_empty())
+        {
+            return true;
+        }
+        let state = &mut self.state;
+        let mark = state.checkpoint();
+        state.take_places_away(&self.kept_places);
+        for usage in &self.given_places {
+            state.topologies.take_away(usage, Reach::Flavor);
+            state.topologies.add(usage, Reach::Node);
+        }
+        if let Some(slice) = c.slice {
+            state.leave_places(slice);
+        }
+        let fits = state.topologies.has_room(&c.places);
         state.rollback(mark);
         fits
     }

@@ -59,10 +59,10 @@ impl Engine {
     fn remove(&mut self, now: Timestamp, id: WorkloadId) {
         self.dequeue(id);
         self.forget_preemptor(id);
-        let held_in = self.state.release(id).map(|h| h.node);
-        if let Some(node) = held_in {
-            self.changed_from_outside(node);
+        if let Some(holding) = self.state.release(id) {
+            self.changed_from_outside(holding.node);
             self.flush_for(now, id);
+            self.places_left(now, &holding);
         }
         self.drop_charge(id);
         self.second_pass.remove(&id);
@@ -165,8 +165,12 @@ impl Engine {
             return;
         }
 
-        let held_in = self.state.release(id).map(|h| h.node);
+        let released = self.state.release(id);
+        let held_in = released.as_ref().map(|h| h.node);
         let held = held_in.is_some();
+        if let Some(holding) = released.filter(|_| gone || usage.is_none()) {
+            self.places_left(now, &holding);
+        }
         if let Some(node) = held_in
             && (gone || shrinks || (usage.is_none() && !yields))
         {

@@ -71,8 +71,11 @@ impl fmt::Display for SliceCounts {
         let Self { topology, chips, needed, free, in_use, broken, total, largest_free } = self;
         let is = if *free == 1 { "is" } else { "are" };
         write!(f, "{free} {} of {topology} {is} free, {needed} needed", slices(*free))?;
-        if self.exceeds_total() {
-            write!(f, " and there are {total} in all")?;
+        match total {
+            _ if !self.exceeds_total() => {}
+            0 => f.write_str("; there are none")?,
+            1 => f.write_str("; there is 1 in all")?,
+            _ => write!(f, "; there are {total} in all")?,
         }
         if *in_use > 0 {
             write!(f, "; {in_use} in use")?;
@@ -83,7 +86,6 @@ impl fmt::Display for SliceCounts {
         }
         match largest_free {
             Some(largest) if *free == 0 => write!(f, "; the largest free slice is {largest}"),
-            None if *free == 0 => f.write_str("; no slice is free"),
             _ => Ok(()),
         }
     }
@@ -129,10 +131,7 @@ mod tests {
             "1 slice of 2x4 is free, 3 needed; 16 chips are free, but on 2 broken slices"
         );
         assert_eq!(counts(3, 2, 1, 0).to_string(), "2 slices of 2x4 are free, 3 needed; 1 in use");
-        assert_eq!(
-            counts(4, 0, 3, 0).to_string(),
-            "0 slices of 2x4 are free, 4 needed and there are 3 in all; 3 in use; no slice is free"
-        );
+        assert_eq!(counts(4, 0, 3, 0).to_string(), "0 slices of 2x4 are free, 4 needed; there are 3 in all; 3 in use");
         let large = SliceCounts { topology: "4x4".into(), largest_free: Some("2x4".into()), ..counts(1, 0, 1, 0) };
         assert_eq!(large.to_string(), "0 slices of 4x4 are free, 1 needed; 1 in use; the largest free slice is 2x4");
     }

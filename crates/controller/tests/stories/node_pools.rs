@@ -38,23 +38,27 @@ fn pools(names: &[&str]) -> Value {
         "data": {"node-pools.json": list.to_string()}})
 }
 
+/// Lets what was parked be looked at again.
+fn rest(world: &mut World) {
+    world.settle();
+    world.advance(2);
+    world.settle();
+}
+
 #[test]
 fn jobs_start_as_pools_become_known_and_wait_without_them() {
     let mut world = world();
     let jobs = ["one", "two"].map(|name| world.put(job(name)));
-    world.settle();
-    world.sleep();
+    rest(&mut world);
     assert!(jobs.iter().all(|j| !world.has(j, &ConditionType::QuotaReserved)));
 
     let map = world.put(pools(&["a"]));
-    world.settle();
-    world.sleep();
+    rest(&mut world);
     assert!(world.has(&jobs[0], &ConditionType::Admitted));
     assert!(!world.has(&jobs[1], &ConditionType::QuotaReserved));
 
     world.edit(&map, |v| v["data"] = pools(&["a", "b"])["data"].clone());
-    world.settle();
-    world.sleep();
+    rest(&mut world);
     assert!(world.has(&jobs[1], &ConditionType::Admitted));
 }
 
@@ -65,19 +69,16 @@ fn what_was_read_is_forgotten_with_its_label() {
     world.settle();
     world.edit(&map, |v| v["metadata"]["labels"] = json!({}));
     let waits = world.put(job("waits"));
-    world.settle();
-    world.sleep();
+    rest(&mut world);
     assert!(!world.has(&waits, &ConditionType::QuotaReserved));
     world.edit(&map, |v| v["metadata"]["labels"] = json!({"slicegate.dev/node-pools": "true"}));
-    world.settle();
-    world.sleep();
+    rest(&mut world);
     assert!(world.has(&waits, &ConditionType::Admitted));
 
     // After a restart everything is read again.
     world.crash(0);
     let next = world.put(job("next"));
-    world.settle();
-    world.sleep();
+    rest(&mut world);
     assert!(world.has(&waits, &ConditionType::Admitted));
     assert!(!world.has(&next, &ConditionType::QuotaReserved));
     assert_eq!(ObjectRef::new(Kind::ConfigMap, "default", "pools"), map);

@@ -131,15 +131,12 @@ fn quota_without_hardware_admits_nobody() {
     assert!(with.contains("3 of 3 jobs finished"), "{with}");
     let end = when(&with, &["JobSet three", "finished"]);
     for job in ["JobSet two ", "JobSet one "] {
-        assert_eq!(when(&with, &[job, "admitted on"]), end, "{with}");
+        assert_eq!(when(&with, &[job, "admitted by"]), end, "{with}");
     }
-    assert!(
-        with.contains("JobSet two waits for whole slices of v5e: 0 slices of 2x4 are free, 2 needed; 3 in use"),
-        "{with}"
-    );
+    when(&with, &["JobSet two ", "waits for whole slices of v5e: 0 slices of 2x4 are free, 2 needed; 3 in use"]);
     // Kueue counts chips: everybody is admitted, and pods wait for nodes that are in use.
     let without = told(&run(&(queues(false) + &pools(&THREE) + &three_jobs())));
-    assert!(when(&without, &["JobSet two ", "admitted on"]) < end, "{without}");
+    assert!(when(&without, &["JobSet two ", "admitted by"]) < end, "{without}");
     assert!(!without.contains("whole slices"), "{without}");
 }
 
@@ -152,8 +149,8 @@ fn a_pool_that_may_grow_again_is_taken_into_account() {
     ]);
     let text = queues(true) + &pools(&THREE[..2]) + &events + &jobset("two", "2x4", 2, "");
     let told = told(&run(&text));
-    assert!(told.contains("JobSet two waits for whole slices of v5e: 1 slice of 2x4 is free, 2 needed"), "{told}");
-    assert_eq!(when(&told, &["JobSet two ", "admitted on"]), "00:05:01", "{told}");
+    when(&told, &["JobSet two ", "waits for whole slices of v5e: 1 slice of 2x4 is free, 2 needed"]);
+    assert_eq!(when(&told, &["JobSet two ", "admitted by"]), "00:05:00", "{told}");
     assert!(told.contains("1 of 1 jobs finished"), "{told}");
 }
 
@@ -165,13 +162,16 @@ fn two_topologies_of_one_flavor() {
         + &jobset("second", "4x4", 1, "")
         + &jobset("small", "2x4", 1, "");
     let told = told(&run(&text));
-    assert!(
-        told.contains("JobSet second waits for whole slices of v5e: 0 slices of 4x4 are free, 1 needed; 1 in use; the largest free slice is 2x4"),
-        "{told}"
+    when(
+        &told,
+        &[
+            "JobSet second ",
+            "waits for whole slices of v5e: 0 slices of 4x4 are free, 1 needed; 1 in use; the largest free slice is 2x4",
+        ],
     );
     let end = when(&told, &["JobSet first ", "finished"]);
-    assert_eq!(when(&told, &["JobSet second ", "admitted on"]), end, "{told}");
-    assert!(when(&told, &["JobSet small ", "admitted on"]) < end, "{told}");
+    assert_eq!(when(&told, &["JobSet second ", "admitted by"]), end, "{told}");
+    assert!(when(&told, &["JobSet small ", "admitted by"]) < end, "{told}");
     assert!(told.contains("3 of 3 jobs finished"), "{told}");
 }
 
@@ -185,26 +185,7 @@ fn a_higher_priority_preempts_for_slices_although_quota_is_free() {
         + &jobset("second", "2x4", 1, "")
         + &jobset("urgent", "2x4", 2, "priorityClassName: high");
     let told = told(&run(&text));
-    assert!(told.contains("JobSet first is preempted by JobSet urgent"), "{told}");
-    assert!(!told.contains("JobSet second is preempted"), "one slice more would not help: {told}");
+    when(&told, &["JobSet first ", "is preempted by JobSet urgent"]);
+    assert_eq!(told.matches("is preempted").count(), 1, "one that has two slices is enough: {told}");
     assert!(told.contains("3 of 3 jobs finished"), "{told}");
-}
-
-#[test]
-fn a_broken_slice_is_given_to_nobody() {
-    let events = scenario(&[
-        "at: 30s, evictNode: {pool: b, count: 1, for: 30m}",
-        "at: 1m, apply: {object: JobSet/two}",
-        "at: 2m, apply: {object: JobSet/one}",
-    ]);
-    let standing = [("a", "2x4", false), ("b", "2x4", false)];
-    let text = queues(true) + &pools(&standing) + &events + &jobset("two", "2x4", 2, "") + &jobset("one", "2x4", 1, "");
-    let told = told(&run(&text));
-    assert!(
-        told.contains("JobSet two waits for whole slices of v5e: 1 slice of 2x4 is free, 2 needed; 8 chips are free, but on 1 broken slice"),
-        "{told}"
-    );
-    assert_eq!(when(&told, &["JobSet one ", "admitted on"]), "00:02:00", "{told}");
-    assert!(when(&told, &["JobSet two ", "admitted on"]).as_str() >= "00:30:30", "{told}");
-    assert!(told.contains("2 of 2 jobs finished"), "{told}");
 }

@@ -6,6 +6,7 @@
 
 pub mod checks;
 mod config;
+mod configuration_file;
 mod controller;
 mod feed;
 mod io;
@@ -14,15 +15,19 @@ pub mod keys;
 mod merge;
 pub mod names;
 mod node_pools;
+mod nodes;
 mod notes;
 mod pass;
+mod pods;
 pub mod podset;
 pub mod priority;
 mod reconcile;
 mod store;
 pub mod topology_request;
+mod ungate;
 
 pub use config::Configuration;
+pub use configuration_file::{ConfigurationError, FromFile, from_file, go_duration};
 pub use controller::Controller;
 pub use io::{
     Change, Effects, EventRecord, EventType, Note, Operation, Write, WriteError, WriteId, WriteOutcome, field_manager,

@@ -9,10 +9,14 @@ mod capacity;
 #[cfg(test)]
 mod chaos;
 #[cfg(test)]
+mod elastic;
+#[cfg(test)]
 mod jobsets;
 #[cfg(test)]
 mod node_pools;
 #[cfg(test)]
 mod past_usage;
+#[cfg(test)]
+mod places;
 #[cfg(test)]
 mod prebuilt;

@@ -12,6 +12,7 @@ use crate::defaults;
 use crate::duration::Elapsed;
 use crate::input::{Files, Input, Item, ScenarioError};
 use crate::plan::{Action, Plan, Step};
+use crate::report::Report;
 use crate::store::{History, Store};
 use crate::timeline::{Entry, EntryKind};
 use crate::verdict::{JobVerdict, verdicts};
@@ -52,6 +53,8 @@ pub struct Outcome {
     pub events: Vec<RecordedEvent>,
     /// What became of each job.
     pub verdicts: Vec<JobVerdict>,
+    /// How well the chips were used.
+    pub report: Report,
 }
 
 impl Outcome {
@@ -113,6 +116,14 @@ pub enum Violation {
     /// A pod is on a node that is not there.
     #[error("{pod} is on node {node}, which is not there")]
     Homeless {
+        /// The pod.
+        pod: ObjectRef,
+        /// The node.
+        node: Box<str>,
+    },
+    /// A pod is ready on a node that does not answer.
+    #[error("{pod} is taken for ready, but its node {node} does not answer")]
+    NotReady {
         /// The pod.
         pod: ObjectRef,
         /// The node.
@@ -236,6 +247,7 @@ impl<A: Admission> Simulation<A> {
         }
         let changed = self.settle();
         if changed || self.world.timeline.len() > told {
+            self.world.measure();
             self.last = at;
         }
         let only_wakes_left = self.world.queue.iter().all(|event| *event == Event::Wake);
@@ -259,9 +271,11 @@ impl<A: Admission> Simulation<A> {
         let verdicts = verdicts(&self.world, later.filter_map(Step::item));
         let history = self.world.store.take_history();
         let objects = self.world.store.take_objects();
+        let end = self.stopped.unwrap_or(self.last);
         Outcome {
             start: self.world.settings.start,
-            end: self.stopped.unwrap_or(self.last),
+            end,
+            report: self.world.gauge.finish(end),
             stopped: self.stopped.is_some(),
             timeline: self.world.timeline,
             warnings: self.world.warnings,
@@ -461,6 +475,11 @@ impl World {
                 && self.nodes.node_of(key).is_none_or(|on| *on.name != *node)
             {
                 found.push(Violation::Homeless { pod: key.clone(), node: node.into() });
+            }
+            if let Some(on) = self.nodes.node_of(key).filter(|node| !node.ready)
+                && crate::cluster::is_running(pod)
+            {
+                found.push(Violation::NotReady { pod: key.clone(), node: on.name.clone() });
             }
         }
         found

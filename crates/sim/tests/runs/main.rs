@@ -5,5 +5,7 @@ mod cluster;
 mod common;
 mod edges;
 mod events;
+mod failures;
 mod laws;
 mod slices;
+mod report;

@@ -10,7 +10,6 @@ use slicegate_workload::Timestamp;
 use crate::clock::EventQueue;
 use crate::cluster::dws::Step;
 use crate::cluster::published::Published;
-use crate::cluster::{ClassId, Nodes, PoolId};
 use crate::cluster::{ClassId, NodeId, Nodes, PoolId};
 use crate::defaults::annotation;
 use crate::duration::parse_duration;

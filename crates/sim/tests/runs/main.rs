@@ -7,5 +7,5 @@ mod edges;
 mod events;
 mod failures;
 mod laws;
-mod slices;
 mod report;
+mod slices;

@@ -189,3 +189,25 @@ fn a_higher_priority_preempts_for_slices_although_quota_is_free() {
     assert_eq!(told.matches("is preempted").count(), 1, "one that has two slices is enough: {told}");
     assert!(told.contains("3 of 3 jobs finished"), "{told}");
 }
+
+#[test]
+fn a_broken_slice_is_given_to_nobody() {
+    let events = scenario(&[
+        "at: 30s, evictNode: {pool: b, count: 1, for: 30m}",
+        "at: 1m, apply: {object: JobSet/two}",
+        "at: 2m, apply: {object: JobSet/one}",
+    ]);
+    let standing = [("a", "2x4", false), ("b", "2x4", false)];
+    let text = queues(true) + &pools(&standing) + &events + &jobset("two", "2x4", 2, "") + &jobset("one", "2x4", 1, "");
+    let told = told(&run(&text));
+    when(
+        &told,
+        &[
+            "JobSet two ",
+            "waits for whole slices of v5e: 1 slice of 2x4 is free, 2 needed; 8 chips are free, but on 1 broken slice",
+        ],
+    );
+    assert_eq!(when(&told, &["JobSet one ", "admitted by"]), "00:02:00", "{told}");
+    assert!(when(&told, &["JobSet two ", "admitted by"]).as_str() >= "00:30:30", "{told}");
+    assert!(told.contains("2 of 2 jobs finished"), "{told}");
+}

@@ -32,5 +32,6 @@ pub use controller::Controller;
 pub use io::{
     Change, Effects, EventRecord, EventType, Note, Operation, Write, WriteError, WriteId, WriteOutcome, field_manager,
 };
+pub use jobs::pod_sets_of;
 pub use node_pools::{NodePoolError, node_pool};
 pub use pass::Pass;

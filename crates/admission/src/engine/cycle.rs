@@ -60,6 +60,8 @@ pub(super) struct Candidate {
     /// Whole slices that it takes.
     pub(super) slices: Slices,
     pub(super) targets: Vec<Target>,
+    /// Whether there would be victims if it were not for places.
+    pub(super) quota_alone: bool,
     /// The slice that it replaces, while that holds quota in the same ClusterQueue.
     pub(super) slice: Option<WorkloadRef>,
     pub(super) step: Step,
@@ -91,6 +93,7 @@ impl Candidate {
             places: Vec::new(),
             slices: Slices::new(),
             targets: Vec::new(),
+            quota_alone: false,
             slice: None,
             step: Step::NotNominated,
             requeue: Requeue::Generic,
@@ -288,6 +291,7 @@ impl Engine {
         // Who holds slices already keeps them.
         c.slices = if c.second_pass.is_none() { assigned.slices } else { Slices::new() };
         c.targets = assigned.targets;
+        c.quota_alone = assigned.quota_alone;
         c.slice = assigned.slice;
     }
 

@@ -98,7 +98,7 @@ impl Engine {
                 explanation.blockers.extend(c.targets.iter().filter_map(|&t| self.named(t)));
                 (Verdict::Wait, Cause::Preempting { victims: c.targets.len() })
             }
-            Mode::Preempt => without_victims(&explanation),
+            Mode::Preempt => (Verdict::Wait, without_slices(&explanation).unwrap_or_else(|| self.no_candidates(c))),
             Mode::NoFit => no_fit(assignment, &explanation),
         };
         if explanation.cause == Cause::WaitingForQuota {
@@ -125,7 +125,9 @@ impl Engine {
                 Some(assignment) => no_fit(assignment, &explanation),
                 None => (Verdict::Wait, Cause::WaitingForQuota),
             },
-            Outcome::NoCandidates => without_victims(&explanation),
+            Outcome::NoCandidates => {
+                (Verdict::Wait, without_slices(&explanation).unwrap_or_else(|| self.no_candidates(c)))
+            }
             Outcome::Skipped(_) | Outcome::Migrating | Outcome::SecondPassFailed => (Verdict::Wait, Cause::Overtaken),
             Outcome::Inadmissible(why) => {
                 if let Inadmissible::ClusterQueueInactive { cluster_queue }
@@ -140,6 +142,19 @@ impl Engine {
             Outcome::Evicted | Outcome::Dropped => (Verdict::Wait, Cause::Queued { ahead: 0 }),
         };
         explanation
+    }
+
+    /// What a candidate waits for that finds nobody to preempt.
+    fn no_candidates(&self, c: &Candidate) -> Cause {
+        let results = c.assignment.iter().flat_map(|a| &a.pod_sets);
+        if results.flat_map(|r| &r.reasons).any(|r| matches!(r, Reason::Placement { .. })) {
+            return Cause::WaitingForPlaces;
+        }
+        if !c.quota_alone {
+            return Cause::WaitingForQuota;
+        }
+        let mut asked = self.pod_sets(c.id).iter().filter_map(|p| p.topology_request.as_ref());
+        Cause::PlacesNotFreed { level: asked.find_map(|t| t.required.clone()) }
     }
 
     /// The numbers behind an assignment: every flavor that was tried, with its quota.
@@ -173,7 +188,11 @@ impl Engine {
                 }
             }
             let name = self.pod_set_name(id, result.pod_set).into();
-            let mut explained = PodSetExplanation { name, flavors };
+            let places = result.reasons.iter().find_map(|reason| match reason {
+                Reason::Placement { message } => Some(message.clone()),
+                _ => None,
+            });
+            let mut explained = PodSetExplanation { name, flavors, places };
             for reason in &result.reasons {
                 if let Reason::Undeclared { resource } = reason {
                     explained.flavors.push(self.undeclared(result, *resource));
@@ -376,6 +395,10 @@ fn no_fit(assignment: &Assignment, explanation: &Explanation) -> (Verdict, Cause
             let raisable = resources.into_iter().any(|r| matches!(r.limit, ResourceLimit::MaximumBorrowing { .. }));
             (if raisable { Verdict::AskAdmin } else { Verdict::Never }, Cause::ExceedsMaxQuota)
         }
+        // The pods run already, so there is a flavor for them; it has no room for more.
+        Some(NoFitReason::NoMatchingFlavor) | None if explanation.grows.is_some() => {
+            (Verdict::Wait, Cause::WaitingForQuota)
+        }
         Some(NoFitReason::NoMatchingFlavor) | None => {
             let missing = assignment
                 .pod_sets
@@ -399,14 +422,12 @@ fn worst_shortage(explanation: &Explanation) -> Option<Verdict> {
     verdicts.min()
 }
 
-/// The verdict on a workload that could only be had by preemption, and finds no victims.
-fn without_victims(explanation: &Explanation) -> (Verdict, Cause) {
+/// What a workload waits for that could only be had by preemption and finds no victims, if quota suffices and whole slices are
+/// what is missing.
+fn without_slices(explanation: &Explanation) -> Option<Cause> {
     let flavors = || explanation.pod_sets.iter().flat_map(|p| &p.flavors).filter(|f| f.chosen);
     let has_quota = flavors().flat_map(|f| &f.resources).all(|r| r.limit == ResourceLimit::None);
-    match worst_shortage(explanation) {
-        Some(_) if has_quota => (Verdict::Wait, Cause::WholeSlicesMissing),
-        _ => (Verdict::Wait, Cause::WaitingForQuota),
-    }
+    worst_shortage(explanation).filter(|_| has_quota).map(|_| Cause::WholeSlicesMissing)
 }
 
 fn inadmissible(why: &Inadmissible) -> (Verdict, Cause) {

@@ -17,6 +17,7 @@ use crate::io::{
 };
 use crate::jobs;
 use crate::merge;
+use crate::metrics::Attempts;
 use crate::node_pools::NodePools;
 use crate::nodes;
 use crate::pods::{self, PodIndex};
@@ -193,6 +194,8 @@ pub struct Controller {
     pub(crate) told_finished: BTreeSet<Key>,
     /// Objects that could not be made, and why.
     pub(crate) create_errors: BTreeMap<ObjectRef, String>,
+    /// What came of scheduling cycles.
+    pub(crate) attempts: Attempts,
 }
 
 impl Controller {
@@ -221,6 +224,7 @@ impl Controller {
             told_checks: BTreeMap::new(),
             told_finished: BTreeSet::new(),
             create_errors: BTreeMap::new(),
+            attempts: Attempts::default(),
         }
     }
 

@@ -9,3 +9,4 @@ mod failures;
 mod laws;
 mod report;
 mod slices;
+mod waits;

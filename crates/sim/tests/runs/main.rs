@@ -9,4 +9,5 @@ mod failures;
 mod faults;
 mod laws;
 mod report;
+mod slices;
 mod waits;

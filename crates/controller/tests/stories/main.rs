@@ -13,6 +13,8 @@ mod elastic;
 #[cfg(test)]
 mod jobsets;
 #[cfg(test)]
+mod node_pools;
+#[cfg(test)]
 mod past_usage;
 #[cfg(test)]
 mod places;

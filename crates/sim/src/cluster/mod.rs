@@ -1,12 +1,14 @@
 //! The simulated cluster: nodes and what runs on them.
 
 pub(crate) mod autoscaler;
+pub(crate) mod cube;
 pub(crate) mod dws;
 pub(crate) mod failure;
 pub(crate) mod kubelet;
 pub(crate) mod machine;
 pub(crate) mod pool;
 pub(crate) mod preemption;
+pub(crate) mod published;
 pub(crate) mod scheduler;
 pub(crate) mod shape;
 

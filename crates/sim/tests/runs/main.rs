@@ -6,5 +6,8 @@ mod common;
 mod edges;
 mod events;
 mod failures;
+mod faults;
 mod laws;
 mod report;
+mod slices;
+mod waits;

@@ -137,7 +137,10 @@ impl Fifo {
             status.conditions.retain(|c| c.type_ != condition.type_);
             status.conditions.push(condition);
         }
-        status.admission = admission.map(|a| serde_json::from_value(a).unwrap());
+        // What is finished keeps what it was given.
+        if !status.conditions.iter().any(|c| c.type_ == "Finished") {
+            status.admission = admission.map(|a| serde_json::from_value(a).unwrap());
+        }
         Operation::UpdateStatus(Object::Workload(w))
     }
 }

@@ -23,12 +23,15 @@ pub struct Config {
     pub gates: Gates,
     /// Differences from Kueue that keep preemptions from going in a circle.
     pub preemption_guard: bool,
+    /// A difference from Kueue that keeps nodes from being given more pods than they take: within a cycle Kueue looks at each
+    /// domain of each pod set alone, without the limit on the number of pods, and only at the flavor that is asked for.
+    pub node_guard: bool,
 }
 
 impl Config {
-    /// Kueue's defaults, with the guard against circular preemption on.
+    /// Kueue's defaults, with the guards against circular preemption and overfull nodes on.
     pub fn new() -> Self {
-        Self { preemption_guard: true, ..Self::default() }
+        Self { preemption_guard: true, node_guard: true, ..Self::default() }
     }
 
     /// From which moment on a workload that is put back waits in line.

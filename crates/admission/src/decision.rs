@@ -145,6 +145,8 @@ pub struct Eviction {
     pub preemptor: Option<(Key, PreemptionReason)>,
     /// Events to send once the status is written.
     pub events: Vec<Event>,
+    /// The event to send if the write fails and the workload is not gone.
+    pub failed: Option<Event>,
 }
 
 /// Another status to write.

@@ -102,6 +102,26 @@ impl Capacity {
         columns.get(resource.index()).map_or(&[], Vec::as_slice)
     }
 
+    /// Leaves of which less than nothing is left, by resource.
+    pub(crate) fn overcommitted(&self) -> impl Iterator<Item = (ResourceId, u32)> + '_ {
+        self.left.iter().enumerate().flat_map(|(resource, column)| {
+            let short = column.iter().enumerate().filter(|(_, left)| **left < 0);
+            short.map(move |(leaf, _)| (ResourceId::from_index(resource), crate::tree::index(leaf)))
+        })
+    }
+
+    /// The first resource and leaf of which another has more or less left.
+    pub(crate) fn difference(&self, other: &Self) -> Option<(ResourceId, u32)> {
+        let columns = self.left.len().max(other.left.len());
+        (0..columns).map(ResourceId::from_index).find_map(|resource| {
+            let (a, b) =
+                (self.column(PlacementUsage::Current, resource), other.column(PlacementUsage::Current, resource));
+            let at = |column: &[i64], leaf: usize| column.get(leaf).copied().unwrap_or(0);
+            let leaf = (0..a.len().max(b.len())).find(|&leaf| at(a, leaf) != at(b, leaf))?;
+            Some((resource, crate::tree::index(leaf)))
+        })
+    }
+
     /// How many times a request fits on a leaf, and the position of the resource that is short. A request for nothing fits no
     /// times.
     // [quirk] As Kueue does.

@@ -123,6 +123,48 @@ impl Topologies {
         Ok(())
     }
 
+    /// Whether pods fit together, beside everything that is counted, in all flavors of their nodes, the limit on the number of
+    /// pods included: exactly, unlike [`Topologies::check`].
+    pub fn has_room(&mut self, all: &[Usage]) -> bool {
+        let mark = self.mark();
+        for usage in all {
+            self.add(usage, Reach::Node);
+        }
+        let fits = all.iter().all(|usage| {
+            let taken = |entry: u32, resource: ResourceId, leaf: u32| {
+                let column =
+                    self.entries.get(entry as usize).map(|e| e.capacity.column(PlacementUsage::Current, resource));
+                column.and_then(|c| c.get(leaf as usize)).copied().unwrap_or(0)
+            };
+            usage.leaves.iter().filter(|(.., count)| *count > 0).all(|&(entry, leaf, _)| {
+                usage.with_pod.iter().all(|&(resource, amount)| amount <= 0 || taken(entry, resource, leaf) >= 0)
+            })
+        });
+        self.rollback(mark);
+        fits
+    }
+
+    /// Leaves that hold more than they have: flavor, values of the leaf, resource. Placing never adds to it; nodes that shrink and
+    /// other pods may.
+    pub fn overcommitted(&self) -> Vec<(FlavorId, Vec<Box<str>>, ResourceId)> {
+        let mut all = Vec::new();
+        for entry in &self.entries {
+            for (resource, leaf) in entry.capacity.overcommitted() {
+                all.push((entry.flavor, entry.tree.assignment_values(entry.tree.leaf_domain(leaf)), resource));
+            }
+        }
+        all
+    }
+
+    /// The first leaf and resource of which another state of the same topologies has more or less left. For tests: it looks at
+    /// everything.
+    pub fn difference(&self, other: &Self) -> Option<(FlavorId, Vec<Box<str>>, ResourceId)> {
+        self.entries.iter().zip(&other.entries).find_map(|(a, b)| {
+            let (resource, leaf) = a.capacity.difference(&b.capacity)?;
+            Some((a.flavor, a.tree.assignment_values(a.tree.leaf_domain(leaf)), resource))
+        })
+    }
+
     /// Counts a pod outside of topology-aware placement on its node, in all flavors of the node. No mark may be open: this is not
     /// undone.
     pub fn add_other(&mut self, node: &str, request: &PodRequest) {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde_json::Value;
-use slicegate_admission::lifecycle::{At, FinishReason, finish, release};
+use slicegate_admission::lifecycle::{At, FinishReason, finish, needs_second_pass, release};
 use slicegate_admission::{
     AdmissionFairSharing, CheckSpec, Config, Engine, Event, FairSharing, Outcome as Decided, WaitForPodsReady, Written,
 };
@@ -14,11 +14,12 @@ use slicegate_workload::{
     Timestamp, TransformStrategy, Transformation, Workload, WorkloadStatus,
 };
 
+use crate::placement::{node, other_pods};
 use crate::report::{Outcome, Report, expect_eq, suites};
 
 /// Runs every suite of a folder: `cycle` or `random`.
 pub(crate) fn run(corpus: &Path, kind: &str, report: &mut Report) {
-    for suite in suites(corpus, kind).iter().filter(|s| !s.contains("tas") && !s.contains("second-pass")) {
+    for suite in &suites(corpus, kind) {
         report.suite(corpus, kind, suite, |case| run_case(case, kind == "random"));
     }
 }
@@ -26,21 +27,30 @@ pub(crate) fn run(corpus: &Path, kind: &str, report: &mut Report) {
 type Result<T> = std::result::Result<T, String>;
 
 fn run_case(case: &Value, has_defaults: bool) -> Outcome {
-    if case["expect"].to_string().contains("topologyAssignment") {
-        return Outcome::NotRun;
-    }
     let flag = |name: &str| case["flags"].as_array().is_some_and(|f| f.iter().any(|x| x == name));
     let run = |case: &Value, how: Loading| Runner::new(case, has_defaults, how).and_then(|mut runner| runner.run());
     let Err(difference) = run(case, Loading::Heeding) else { return Outcome::Pass };
     // What differs on purpose must be all that differs: the same case with Kueue's way of it has to come out as recorded.
-    let named = if flag("kueue-bug-empty-reason") { name_empty_reasons(case) } else { case.clone() };
-    if flag("kueue-bug-empty-reason") && run(&named, Loading::Heeding).is_ok() {
+    if run(case, Loading::Overfilling).is_ok() {
+        return Outcome::Differs("nodes are not given more pods than they take within a cycle".into());
+    }
+    let placed = name_empty_reasons(case, "TopologyPlacementFailed");
+    if placed != *case && run(&placed, Loading::Heeding).is_ok() {
+        return Outcome::Differs(
+            "a workload that finds no place is told TopologyPlacementFailed, not an empty reason".into(),
+        );
+    }
+    let named = name_empty_reasons(case, "NoMatchingFlavor");
+    if named != *case && run(&named, Loading::Heeding).is_ok() {
         return Outcome::Differs(
             "a workload that no flavor suits is told NoMatchingFlavor, not an empty reason".into(),
         );
     }
     if flag("kueue-oddity-load-ignores-backoff") && run(&named, Loading::Ignoring).is_ok() {
         return Outcome::Differs("a back-off that is not over is heeded after a restart too".into());
+    }
+    if run(&named, Loading::AnyPodSet).is_ok() {
+        return Outcome::Differs("where several pod sets find no place, Kueue names any of them".into());
     }
     if flag("kueue-oddity-transient-overadmission") {
         return Outcome::Differs("nothing is admitted on quota that victims still hold".into());
@@ -51,32 +61,37 @@ fn run_case(case: &Value, has_defaults: bool) -> Outcome {
     Outcome::Fail(difference)
 }
 
-/// Whether workloads whose back-off is not over compete when they are loaded, as they do in Kueue.
+/// What is done as Kueue does it, or not looked at.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Loading {
     Heeding,
+    /// Workloads whose back-off is not over compete when they are loaded.
     Ignoring,
+    /// Within a cycle nodes are given more pods than they take.
+    Overfilling,
+    /// Of messages about several pod sets that find no place it does not matter which of them is named.
+    AnyPodSet,
 }
 
 /// The case with the reason that stands where Kueue leaves it empty.
-fn name_empty_reasons(case: &Value) -> Value {
-    fn name(value: &mut Value) {
+fn name_empty_reasons(case: &Value, reason: &str) -> Value {
+    fn name(value: &mut Value, reason: &str) {
         match value {
             Value::Object(fields) => {
                 for (key, value) in fields {
                     if key == "reason" && value == "" {
-                        *value = "NoMatchingFlavor".into();
+                        *value = reason.into();
                     } else {
-                        name(value);
+                        name(value, reason);
                     }
                 }
             }
-            Value::Array(items) => items.iter_mut().for_each(name),
+            Value::Array(items) => items.iter_mut().for_each(|item| name(item, reason)),
             _ => {}
         }
     }
     let mut case = case.clone();
-    name(&mut case["expect"]);
+    name(&mut case["expect"], reason);
     case
 }
 
@@ -97,7 +112,10 @@ struct Runner<'a> {
     preempted: Vec<(String, String, u64)>,
     setup_errors: Vec<String>,
     trace: Vec<(Queues, Queues)>,
-    fails_writes: bool,
+    /// Whether it does not matter which of several pod sets that find no place is named.
+    any_pod_set: bool,
+    /// How every write ends, if not well.
+    fails_writes: Option<Written>,
 }
 
 impl<'a> Runner<'a> {
@@ -105,7 +123,9 @@ impl<'a> Runner<'a> {
         let text = |e: objects::ObjectError| e.to_string();
         let all = &case["objects"];
         let now = objects::timestamp(&case["now"]).map_err(text)?;
-        let mut engine = Engine::new(config(&case["config"])?);
+        let mut config = config(&case["config"])?;
+        config.node_guard = loading != Loading::Overfilling;
+        let mut engine = Engine::new(config);
         let mut setup_errors = Vec::new();
         for object in objects::of_kind(all, "Namespace") {
             let labels = object["metadata"]["labels"].as_object();
@@ -137,6 +157,12 @@ impl<'a> Runner<'a> {
         }
         for object in objects::of_kind(all, "ResourceFlavor") {
             engine.set_flavor(now, objects::flavor(object).map_err(text)?);
+        }
+        for object in objects::of_kind(all, "Node") {
+            engine.set_node(now, node(object)?);
+        }
+        for (key, node, requests) in other_pods(all)? {
+            engine.set_other_pod(now, &parse_key(&key), &node, requests);
         }
         for object in objects::of_kind(all, "AdmissionCheck") {
             engine.set_admission_check(now, check(object)?);
@@ -176,6 +202,7 @@ impl<'a> Runner<'a> {
             }
         }
         let mut store = BTreeMap::new();
+        let mut start = now;
         for object in objects::of_kind(all, "Workload") {
             let workload = objects::workload(object).map_err(text)?;
             if loading == Loading::Ignoring {
@@ -185,16 +212,22 @@ impl<'a> Runner<'a> {
                 engine.set_workload(now, ready);
             }
             engine.set_workload(now, workload.clone());
+            if needs_second_pass(&workload) {
+                start = start.plus_seconds(1);
+            }
             store.insert(workload.key.clone(), workload);
         }
         engine.check().map_err(|e| format!("after loading: {e}"))?;
         let requires = case["requires"].as_array();
-        let fails_writes = requires
-            .is_some_and(|r| r.iter().any(|x| x.as_str().is_some_and(|t| t.starts_with("workloadStatusPatch"))));
+        let fails_writes = requires.into_iter().flatten().find_map(|x| match x.as_str() {
+            Some("workloadStatusPatchError:NotFound") => Some(Written::NotFound),
+            Some(t) if t.starts_with("workloadStatusPatch") => Some(Written::Failed),
+            _ => None,
+        });
         Ok(Self {
             case,
             engine,
-            now,
+            now: start,
             before: store.clone(),
             store,
             changed: BTreeSet::new(),
@@ -204,6 +237,7 @@ impl<'a> Runner<'a> {
             preempted: Vec::new(),
             setup_errors,
             trace: Vec::new(),
+            any_pod_set: loading == Loading::AnyPodSet,
             fails_writes,
         })
     }
@@ -226,8 +260,10 @@ impl<'a> Runner<'a> {
     fn cycle(&mut self, n: u64) {
         let decisions = self.engine.cycle(self.now);
         for eviction in decisions.evictions {
-            if self.fails_writes {
-                self.engine.eviction_written(self.now, &eviction.workload, Written::Failed);
+            if let Some(failure) = self.fails_writes {
+                self.engine.eviction_written(self.now, &eviction.workload, failure);
+                let told = eviction.failed.as_slice().iter().filter(|_| failure == Written::Failed);
+                self.tell(&told.cloned().collect::<Vec<_>>());
                 continue;
             }
             let reason =
@@ -239,9 +275,9 @@ impl<'a> Runner<'a> {
         }
         for entry in decisions.entries {
             let is_admission = matches!(entry.outcome, Decided::Admitted { .. });
-            if self.fails_writes {
+            if let Some(failure) = self.fails_writes {
                 if is_admission {
-                    self.engine.admission_written(self.now, &entry.workload, Written::Failed);
+                    self.engine.admission_written(self.now, &entry.workload, failure);
                 }
                 continue;
             }
@@ -410,20 +446,34 @@ impl<'a> Runner<'a> {
             let before = self.before.get(&key).map(|w| &w.status);
             return expect_eq(
                 &format!("{name}, unchanged"),
-                &shown(&got.status),
-                &shown(before.unwrap_or(&got.status)),
+                &self.shown(got, &got.status),
+                &self.shown(got, before.unwrap_or(&got.status)),
             );
         }
         let object = serde_json::json!({ "kind": "Workload", "status": item });
         let want = objects::workload(&object).map_err(|e| e.to_string())?;
-        let (got, want) = (shown(&got.status), shown(&want.status));
+        let (got, want) = (self.shown(got, &got.status), self.shown(got, &want.status));
         expect_eq(&format!("conditions of {name}"), &got.0, &want.0)?;
         expect_eq(&format!("status of {name}"), &got.1, &want.1)
     }
 }
 
+impl Runner<'_> {
+    fn shown(&self, workload: &Workload, status: &WorkloadStatus) -> Shown {
+        let mut shown = shown(status);
+        for (_, _, reason, message) in &mut shown.0 {
+            if self.any_pod_set && workload.spec.pod_sets.len() > 1 && reason == "TopologyPlacementFailed" {
+                message.clear();
+            }
+        }
+        shown
+    }
+}
+
 /// What is compared of a status: conditions without times, by type; and the rest.
-fn shown(status: &WorkloadStatus) -> (Vec<(String, Status, String, String)>, WorkloadStatus) {
+type Shown = (Vec<(String, Status, String, String)>, WorkloadStatus);
+
+fn shown(status: &WorkloadStatus) -> Shown {
     let mut conditions: Vec<(String, Status, String, String)> = status
         .conditions
         .iter()

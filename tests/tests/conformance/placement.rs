@@ -124,18 +124,36 @@ fn nodes(case: &Value) -> Result<Vec<Node>> {
     objects::of_kind(&case["objects"], "Node").map(node).collect()
 }
 
-/// The pods that are on nodes and have not ended; none in the corpus has a place by topology.
-fn other_pods(case: &Value) -> Result<OtherPods> {
-    let mut pods = OtherPods::new();
-    for object in objects::of_kind(&case["objects"], "Pod") {
+/// The annotations of pods that are placed by topology.
+const PLACED_BY_TOPOLOGY: [&str; 5] = [
+    "kueue.x-k8s.io/podset-required-topology",
+    "kueue.x-k8s.io/podset-preferred-topology",
+    "kueue.x-k8s.io/podset-unconstrained-topology",
+    "kueue.x-k8s.io/podset-slice-required-topology",
+    "kueue.x-k8s.io/podset-slice-required-topology-constraints",
+];
+
+/// The pods that are on nodes, have not ended and have no place by topology: key, node and requests.
+pub(crate) fn other_pods(objects: &Value) -> Result<Vec<(String, String, Requests)>> {
+    let mut pods = Vec::new();
+    for object in objects::of_kind(objects, "Pod") {
         let ended = matches!(text(&object["status"], "phase"), "Succeeded" | "Failed");
         let node = text(&object["spec"], "nodeName");
-        if ended || node.is_empty() {
+        let annotations = &object["metadata"]["annotations"];
+        if ended || node.is_empty() || PLACED_BY_TOPOLOGY.iter().any(|a| !annotations[*a].is_null()) {
             continue;
         }
         let spec = objects::pod_spec(&object["spec"]).map_err(|e| e.to_string())?;
         let key = format!("{}/{}", text(&object["metadata"], "namespace"), objects::name_of(object));
-        pods.insert(&key, node, Requests::from(&spec.requests()));
+        pods.push((key, node.to_owned(), Requests::from(&spec.requests())));
+    }
+    Ok(pods)
+}
+
+fn pods_of(case: &Value) -> Result<OtherPods> {
+    let mut pods = OtherPods::new();
+    for (key, node, requests) in other_pods(&case["objects"])? {
+        pods.insert(&key, &node, requests);
     }
     Ok(pods)
 }
@@ -234,7 +252,7 @@ fn nodes_of_flavor(case: &Value) -> Result {
 }
 
 fn other_pod_usage(case: &Value) -> Result {
-    let pods = other_pods(case)?;
+    let pods = pods_of(case)?;
     let got: BTreeMap<String, _> = pods.iter().map(|(node, usage)| (node.to_owned(), by_name(usage))).collect();
     let want = case["expect"]["nodeUsage"].as_object().into_iter().flatten();
     let want = want.map(|(node, usage)| (node.clone(), by_name(&requests(usage)))).collect();
@@ -496,7 +514,7 @@ fn topology_assignments(case: &Value) -> Result {
         FlavorSpec { name: "flavor".into(), node_labels: labels(&case["flavorNodeLabels"]), ..FlavorSpec::default() };
     let other = FlavorSpec { name: "other".into(), ..FlavorSpec::default() };
     let topology = TopologySpec { name: "default".into(), levels: strings(case, "levels") };
-    let (all, others) = (nodes(case)?, other_pods(case)?);
+    let (all, others) = (nodes(case)?, pods_of(case)?);
     let mut topologies = Topologies::new(features);
     topologies.set(&flavor, &topology, &all, &others, &mut names);
     topologies.set(&other, &topology, &all, &others, &mut names);

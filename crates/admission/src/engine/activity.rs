@@ -10,7 +10,7 @@ use super::CheckSpec;
 use crate::{Activity, InactiveReason};
 
 /// The controller of MultiKueue checks.
-const MULTI_KUEUE: &str = "kueue.x-k8s.io/multikueue";
+pub(super) const MULTI_KUEUE: &str = "kueue.x-k8s.io/multikueue";
 /// The controller of provisioning checks.
 pub(super) const PROVISIONING: &str = "kueue.x-k8s.io/provisioning-request";
 

@@ -6,12 +6,13 @@ use slicegate_flavor::{
     Assignment, LastTried, Mode, NoTopology, PodSetRequest, Possibility, PreemptionOracle, ReplacedPodSet, Seed,
     SeedFlavor, Simulated, WorkloadRequest, search_counts,
 };
-use slicegate_preemption::{LocalQueueUsage, Planner, Preemptor, Request, Target, WorkloadRef};
+use slicegate_preemption::{LocalQueueUsage, Planner, Preemptor, Request, Target, WorkloadRef, World as _};
 use slicegate_quota::{Amount, FlavorId, FlavorResourceId, Forest, NodeId, ResourceId};
 use slicegate_workload::Key;
 
 use super::Engine;
 use super::ids::WorkloadId;
+use super::placing::{Desk, Scene, Wants, WantsOf, leaving};
 use super::state::{State, reference};
 
 /// The flavors that a nomination chose, by pod set.
@@ -53,15 +54,16 @@ impl PreemptionOracle for Oracle<'_> {
 }
 
 /// What a pod set of a slice that is replaced, or of a workload looked at again, was given.
-struct Held {
+pub(super) struct Held {
     name: Box<str>,
     count: i32,
     requests: Vec<(ResourceId, i64)>,
     flavors: Vec<(ResourceId, FlavorId)>,
     seeds: Vec<SeedFlavor>,
-    topology: Option<slicegate_workload::TopologyAssignment>,
+    pub(super) topology: Option<slicegate_workload::TopologyAssignment>,
     delayed: Option<slicegate_flavor::DelayedTopology>,
-    unhealthy: bool,
+    /// Whether a node of the topology assignment failed.
+    pub(super) unhealthy: bool,
 }
 
 impl Engine {
@@ -78,7 +80,8 @@ impl Engine {
         let last = record.last.take().filter(|l| !l.is_outdated(generation, cycle, hash, preserve));
         let shape_id = record.shape;
         let holds = record.holding.is_some();
-        let has_unhealthy_nodes = !record.status.rest().unhealthy_nodes.is_empty();
+        let failed = record.status.rest().unhealthy_nodes.first().cloned();
+        let has_unhealthy_nodes = failed.is_some();
         let elastic = gates.elastic_jobs_via_workload_slices && record.extras.as_ref().is_some_and(|e| e.elastic);
         let replaces = record.extras.as_ref().and_then(|e| e.replaces.clone()).filter(|_| elastic_gate(&gates));
         let preemptor = Preemptor {
@@ -104,10 +107,15 @@ impl Engine {
             .map(|(i, (resolved, pod_set))| {
                 let replaced = old.get(&pod_set.name);
                 let seed = seeds.get(&pod_set.name);
+                // A workload that is looked at again keeps what it holds, whatever its spec says by now.
+                let (count, requests) = match seed {
+                    Some(held) => (held.count, &held.requests),
+                    None => (resolved.count, &resolved.requests),
+                };
                 PodSetRequest {
-                    count: resolved.count,
+                    count,
                     min_count: pod_set.min_count,
-                    requests: &resolved.requests,
+                    requests,
                     group: resolved.group,
                     eligibility: &resolved.eligibility,
                     topology: resolved.topology,
@@ -136,8 +144,30 @@ impl Engine {
             elastic,
             has_unhealthy_nodes,
         };
+        // Where no flavor has a topology there is nothing to place.
+        let topologies = &self.state.topologies;
+        let has_places = !topologies.is_empty()
+            && view.groups.iter().flat_map(|g| &g.flavors).any(|f| topologies.tree(f.flavor).is_some());
+        let wants = match (self.state.records.get(id), self.state.queue(node)) {
+            (Some(record), Some(queue)) if has_places => Some(Wants::new(WantsOf {
+                record,
+                shape,
+                queue: &queue.spec,
+                checks: &self.checks,
+                names: &self.state.names,
+                failed: failed.as_deref(),
+                seeds: &seeds,
+                old: &old,
+                slice,
+                gates,
+                features: self.features,
+            })),
+            _ => None,
+        };
         let tools = &mut self.tools;
         let mut search = Search {
+            wants: wants.as_ref(),
+            slice,
             state: &mut self.state,
             assigner: &mut tools.assigner,
             planner: &mut tools.planner,
@@ -234,6 +264,10 @@ fn elastic_gate(gates: &crate::Gates) -> bool {
 }
 
 struct Search<'a, 'b> {
+    /// What is to be placed, if the ClusterQueue has flavors with topologies.
+    wants: Option<&'a Wants<'a>>,
+    /// The slice that is replaced, while its places count.
+    slice: Option<WorkloadRef>,
     state: &'a mut State,
     assigner: &'a mut slicegate_flavor::Assigner,
     planner: &'a mut Planner,
@@ -246,14 +280,41 @@ struct Search<'a, 'b> {
 }
 
 impl Search<'_, '_> {
-    /// All pods, or as many as can be had.
+    /// All pods, or as many as can be had; with the places that pods will have once victims are gone, so that nobody takes them.
     fn run(&mut self, partial: bool) -> (Assignment, Vec<Target>) {
-        let full = self.assign(None);
+        let Some(slice) = self.wants.and_then(|w| w.slice) else { return self.run_with_places(partial) };
+        // Pods of the slice that is replaced keep their places; they count as those of this workload.
+        let mark = self.state.checkpoint();
+        self.state.leave_places(slice);
+        self.slice = None;
+        let found = self.run_with_places(partial);
+        self.state.rollback(mark);
+        found
+    }
+
+    fn run_with_places(&mut self, partial: bool) -> (Assignment, Vec<Target>) {
+        let (mut assignment, targets) = self.search(partial);
+        let replaces = self.request.pod_sets.iter().any(|p| p.seed.is_some_and(|s| s.unhealthy));
+        if assignment.mode == Mode::Preempt
+            && !replaces
+            && let Some(wants) = self.wants
+        {
+            let requests = wants.of_assignment(self.view, self.request, self.state, &mut assignment);
+            if assignment.mode == Mode::Preempt && !requests.is_empty() {
+                let slice = self.slice.filter(|_| !targets.is_empty());
+                wants.place_later(self.state, &requests, leaving(&targets, slice), &mut assignment);
+            }
+        }
+        (assignment, targets)
+    }
+
+    fn search(&mut self, partial: bool) -> (Assignment, Vec<Target>) {
+        let mut full = self.assign(None);
         if full.mode == Mode::Fit {
             return (full, Vec::new());
         }
         if full.mode == Mode::Preempt {
-            let targets = self.targets(&full);
+            let targets = self.targets(&mut full);
             if !targets.is_empty() {
                 return (full, targets);
             }
@@ -262,11 +323,11 @@ impl Search<'_, '_> {
             self.request.pod_sets.iter().map(|p| (p.count, p.min_count.unwrap_or(p.count))).collect();
         if partial && counts.iter().any(|(count, min)| count > min) {
             let found = search_counts(&counts, |counts| {
-                let reduced = self.assign(Some(counts));
+                let mut reduced = self.assign(Some(counts));
                 match reduced.mode {
                     Mode::Fit => return Some((reduced, Vec::new())),
                     Mode::Preempt => {
-                        let targets = self.targets(&reduced);
+                        let targets = self.targets(&mut reduced);
                         if !targets.is_empty() {
                             return Some((reduced, targets));
                         }
@@ -285,6 +346,8 @@ impl Search<'_, '_> {
     }
 
     fn assign(&mut self, counts: Option<&[i32]>) -> Assignment {
+        // Flavors are chosen by quota alone: what preemption could do is asked without looking at places.
+        let mut topologies = std::mem::take(&mut self.state.topologies);
         let mut oracle = Oracle {
             state: self.state,
             planner: self.planner,
@@ -292,12 +355,30 @@ impl Search<'_, '_> {
             preemptor: self.preemptor,
             searched: &mut self.searched,
         };
-        self.assigner.assign(self.order, self.view, self.request, counts, &mut oracle, &mut NoTopology)
+        let assigner = &mut *self.assigner;
+        let assignment = match self.wants {
+            Some(wants) => {
+                let mut desk = Desk { wants, topologies: &mut topologies };
+                assigner.assign(self.order, self.view, self.request, counts, &mut oracle, &mut desk)
+            }
+            None => assigner.assign(self.order, self.view, self.request, counts, &mut oracle, &mut NoTopology),
+        };
+        self.state.topologies = topologies;
+        assignment
     }
 
-    fn targets(&mut self, assignment: &Assignment) -> Vec<Target> {
+    fn targets(&mut self, assignment: &mut Assignment) -> Vec<Target> {
         let needed = assignment.needed(self.request);
         let preempting = assignment.preempting();
+        let (state, config, preemptor) = (&mut *self.state, self.config, self.preemptor);
+        if let Some(wants) = self.wants {
+            let places = wants.of_assignment(self.view, self.request, state, assignment);
+            if !places.is_empty() {
+                self.searched = None;
+                let request = Request { preemptor, needed: &needed, preempting: &preempting, placed: true };
+                return self.planner.targets(&mut Scene::new(state, wants, &places), config, &request).to_vec();
+            }
+        }
         if let ([one], [pair]) = (needed.as_slice(), preempting.as_slice())
             && one.0 == *pair
             && self.searched == Some(*one)
@@ -306,7 +387,7 @@ impl Search<'_, '_> {
             return self.planner.last().to_vec();
         }
         self.searched = None;
-        let request = Request { preemptor: self.preemptor, needed: &needed, preempting: &preempting, placed: false };
-        self.planner.targets(self.state, self.config, &request).to_vec()
+        let request = Request { preemptor, needed: &needed, preempting: &preempting, placed: false };
+        self.planner.targets(state, config, &request).to_vec()
     }
 }

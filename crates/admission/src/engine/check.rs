@@ -1,8 +1,9 @@
 //! The invariants, as code.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use slicegate_quota::{Amount, FlavorResourceId, Forest, NodeId, NodeKind};
+use slicegate_placement::Reach;
+use slicegate_quota::{Amount, FlavorId, FlavorResourceId, Forest, NodeId, NodeKind, ResourceId};
 
 use super::Engine;
 use super::Violation;
@@ -19,6 +20,7 @@ impl Engine {
     pub fn check(&self) -> Result<(), Violation> {
         self.check_holders()?;
         self.check_usage()?;
+        self.check_places()?;
         self.check_queues()?;
         self.check_members()
     }
@@ -118,6 +120,48 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// What is left of nodes is what is allocatable less what other pods and workloads use, and what a workload holds is what its
+    /// admission says.
+    fn check_places(&self) -> Result<(), Violation> {
+        let topologies = &self.state.topologies;
+        if topologies.is_empty() {
+            return Ok(());
+        }
+        let mut anew = topologies.clone();
+        anew.clear_usage();
+        for (_, record) in self.state.records.iter() {
+            let Some(holding) = &record.holding else { continue };
+            let given = record.status.rest().admission.iter().flat_map(|a| &a.pod_set_assignments);
+            let given: BTreeSet<_> = given.filter_map(|p| p.topology_assignment.as_ref()).collect();
+            if holding.places.iter().any(|held| !given.contains(&held.assignment)) {
+                return violation(format!("{} holds places that its admission does not name", record.key));
+            }
+            for held in &holding.places {
+                anew.add(&anew.usage(held.flavor, &held.assignment, &held.request), Reach::Node);
+            }
+        }
+        if let Some((flavor, leaf, resource)) = topologies.difference(&anew) {
+            let names = &self.state.names;
+            return violation(format!(
+                "{} of node {} in flavor {} is not counted as workloads use it",
+                names.resource_name(resource),
+                leaf.join("/"),
+                names.flavor_name(flavor),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Where nodes hold more pods than they take: flavor, node (or other domain of the lowest level) and resource. An admission
+    /// never adds to it; nodes that shrink and other pods may.
+    pub fn overcommitted_nodes(&self) -> Vec<(Box<str>, Box<str>, Box<str>)> {
+        let names = &self.state.names;
+        let told = |(flavor, leaf, resource): (FlavorId, Vec<Box<str>>, ResourceId)| {
+            (names.flavor_name(flavor).into(), leaf.join("/").into(), names.resource_name(resource).into())
+        };
+        self.state.topologies.overcommitted().into_iter().map(told).collect()
     }
 
     fn check_queues(&self) -> Result<(), Violation> {

@@ -1,6 +1,7 @@
 //! One scheduling cycle: heads, nomination, order, decisions, and putting back what was not admitted.
 
 use slicegate_flavor::{Assignment, Catalogue, Mode};
+use slicegate_placement::Usage;
 use slicegate_preemption::{Target, WorkloadRef, World as _};
 use slicegate_quota::{Amount, FlavorResourceId, NodeId};
 use slicegate_workload::{CheckState, PodSet, Timestamp, WorkloadStatus};
@@ -53,6 +54,8 @@ pub(super) struct Candidate {
     /// Whether it preempted for itself in an earlier cycle and has not changed since.
     pub(super) is_preemptor: bool,
     pub(super) assignment: Option<Assignment>,
+    /// What its pods take of nodes beyond what it holds.
+    pub(super) places: Vec<Usage>,
     pub(super) targets: Vec<Target>,
     /// The slice that it replaces, while that holds quota in the same ClusterQueue.
     pub(super) slice: Option<WorkloadRef>,
@@ -82,6 +85,7 @@ impl Candidate {
             second_pass,
             is_preemptor: false,
             assignment: None,
+            places: Vec::new(),
             targets: Vec::new(),
             slice: None,
             step: Step::NotNominated,
@@ -121,6 +125,8 @@ impl Engine {
         self.waits_for_pods = false;
         self.admitted_in_cycle = 0;
         self.kept_free.clear();
+        self.kept_places.clear();
+        self.given_places.clear();
         let heads = self.heads(now);
         if heads.is_empty() {
             return cycle;
@@ -269,6 +275,7 @@ impl Engine {
             return;
         };
         c.message = self.catalogue().message(&assigned.assignment, |i| self.pod_set_name(c.id, i));
+        c.places = self.places_of(c.id, &assigned.assignment);
         if let Some(before) = c.assignment.replace(assigned.assignment) {
             self.tools.assigner.recycle(before);
         }

@@ -12,6 +12,7 @@ mod ids;
 mod nodes;
 mod objects;
 mod pending;
+mod placing;
 mod process;
 mod queue;
 mod record;
@@ -92,6 +93,7 @@ pub struct Engine {
     shapes: Shapes,
     flavors: FlavorTable,
     order: ResourceOrder,
+    features: Features,
     /// By index of node.
     views: Vec<Option<ClusterQueueView>>,
     pending: Vec<Option<PendingQueue>>,
@@ -102,6 +104,8 @@ pub struct Engine {
     overheads: BTreeMap<Box<str>, ResourceList>,
     /// Trees whose parked workloads come back, by root, and when.
     flushes: BTreeMap<NodeId, Timestamp>,
+    /// When parked workloads of all ClusterQueues with topologies come back, since nodes have room again.
+    node_flush: Option<Timestamp>,
     second_pass: BTreeMap<WorkloadId, SecondPass>,
     /// Whether admission waits for the pods of what was admitted.
     waits_for_pods: bool,
@@ -109,6 +113,9 @@ pub struct Engine {
     admitted_in_cycle: usize,
     /// What the cycle that is running keeps free for workloads that do not hold it yet.
     kept_free: Vec<(NodeId, FlavorResourceId, Amount)>,
+    kept_places: Vec<slicegate_placement::Usage>,
+    /// Places that were given away for good in the cycle that is running.
+    given_places: Vec<slicegate_placement::Usage>,
     cycles: u64,
     /// How many workloads there ever were.
     serials: u64,
@@ -168,6 +175,7 @@ impl Engine {
             shapes: Shapes::default(),
             flavors: FlavorTable::new(),
             order: ResourceOrder::default(),
+            features,
             views: Vec::new(),
             pending: Vec::new(),
             places: Places::default(),
@@ -176,10 +184,13 @@ impl Engine {
             cluster: Cluster::default(),
             overheads: BTreeMap::new(),
             flushes: BTreeMap::new(),
+            node_flush: None,
             second_pass: BTreeMap::new(),
             waits_for_pods: false,
             admitted_in_cycle: 0,
             kept_free: Vec::new(),
+            kept_places: Vec::new(),
+            given_places: Vec::new(),
             cycles: 0,
             serials: 0,
             epochs: BTreeMap::new(),

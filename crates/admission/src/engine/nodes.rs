@@ -10,7 +10,10 @@ use slicegate_workload::{ClusterQueueSpec, FlavorSpec, Key, Requests, Timestamp,
 
 use super::Engine;
 use super::ids::WorkloadId;
-use super::record::HeldPlaces;
+use super::record::{HeldPlaces, Holding};
+
+/// How long after places were given up workloads of other trees are looked at again.
+const NODE_BATCH_SECONDS: i64 = 60;
 
 /// Nodes and pods.
 #[derive(Clone, Debug, Default)]
@@ -189,6 +192,40 @@ impl Engine {
         for node in nodes {
             self.configuration_changed(now, node);
         }
+    }
+
+    /// Takes in that a workload gave up what it held. Its own tree is looked at again as for quota; others that wait for room on
+    /// the same nodes follow later, which Kueue leaves to chance.
+    pub(super) fn places_left(&mut self, now: Timestamp, holding: &Holding) {
+        if holding.places.is_empty() || self.node_flush.is_some() {
+            return;
+        }
+        let root = self.state.forest.root(holding.node);
+        let waits = |n: &NodeId| {
+            self.state.forest.root(*n) != root && self.pending_queue(*n).is_some_and(|q| q.parked().next().is_some())
+        };
+        if self.nodes_with_topologies().any(|n| waits(&n)) {
+            self.node_flush = Some(now.plus_seconds(NODE_BATCH_SECONDS));
+        }
+    }
+
+    /// Lets workloads that wait for room on nodes be looked at again, if it is time.
+    pub(super) fn flush_nodes_due(&mut self, now: Timestamp) {
+        if self.node_flush.is_none_or(|due| due > now) {
+            return;
+        }
+        self.node_flush = None;
+        let nodes: Vec<NodeId> = self.nodes_with_topologies().collect();
+        for node in nodes {
+            self.request_flush(now, node);
+        }
+    }
+
+    /// ClusterQueues that admit and have a flavor with a topology.
+    fn nodes_with_topologies(&self) -> impl Iterator<Item = NodeId> + '_ {
+        let has_tree =
+            |name: &str| self.state.names.flavor(name).is_some_and(|f| self.state.topologies.tree(f).is_some());
+        self.active_nodes().filter(move |&n| self.state.queue(n).is_some_and(|q| uses_any(&q.spec, has_tree)))
     }
 
     // ----- trees ---------------------------------------------------------------------------------------------------

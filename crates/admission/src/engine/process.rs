@@ -3,19 +3,31 @@
 use std::fmt::Write as _;
 
 use slicegate_flavor::{Assignment, DelayedTopology, Mode};
+use slicegate_placement::Reach;
 use slicegate_preemption::{Message, Target, World as _, path};
 use slicegate_quota::{Amount, FlavorResourceId, NodeId, request_quantity};
-use slicegate_workload::{Admission, ConditionType, PodSetAssignment, ReclaimPolicy, Timestamp};
+use slicegate_workload::{Admission, ConditionType, Key, PodSetAssignment, ReclaimPolicy, Status, Timestamp};
 
 use super::Engine;
 use super::assign::Nominated;
 use super::cycle::{Admitted, Candidate, Requeue, Step};
 use super::ids::WorkloadId;
+use super::placing::leaving;
 use crate::lifecycle::{
     At, EvictionReason, EvictionStep, FinishReason, checks_cover, evict, finish, preempt, required_checks,
     set_quota_reservation, sync_admitted,
 };
 use crate::{Cycle, Event, EventType, Eviction, Outcome, Skip, StatusWrite, Victim, message};
+
+/// Whether an entry still fits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Room {
+    Enough,
+    /// Quota is short.
+    NoQuota,
+    /// Quota suffices, but nodes are full.
+    NoPlaces,
+}
 
 impl Engine {
     /// Decides what becomes of an entry, given what was decided before in the same cycle.
@@ -37,10 +49,12 @@ impl Engine {
                 "A more favorable variant is already admitted",
             );
         }
-        let mut fits = self.fits(c);
-        if self.config.gates.recompute_assignment_upon_preemption_targets_overlap && self.overlaps(c) {
-            self.evaluate_again(c);
-            fits = self.fits(c);
+        let mut room = self.room(c);
+        let gates = self.config.gates;
+        let overlaps = gates.recompute_assignment_upon_preemption_targets_overlap && self.overlaps(c);
+        if overlaps || (gates.tas_recompute_assignment_within_scheduling_cycle && room == Room::NoPlaces) {
+            self.evaluate_again(c, overlaps);
+            room = self.room(c);
         }
         if self.replaces_failed_node(c) && c.mode() != Mode::Fit {
             return self.evict_for_failed_node(now, c, cycle);
@@ -76,7 +90,7 @@ impl Engine {
                 "Workload has overlapping preemption targets with another workload, but will fit after these preemptions complete"
                     .clone_into(&mut c.message);
                 self.forget_progress(c.id);
-                self.keep_free(c.node, c.usage());
+                self.keep_all_free(c);
                 return;
             }
             Mode::Preempt | Mode::Fit => {}
@@ -85,7 +99,7 @@ impl Engine {
             let text = "Workload has overlapping preemption targets with another workload";
             return skip(c, Skip::OverlappingVictims, "WaitingForQuota", text);
         }
-        if !fits {
+        if room != Room::Enough {
             return skip(c, Skip::NoLongerFits, "WaitingForQuota", message::NO_LONGER_FITS);
         }
         for target in &c.targets {
@@ -95,11 +109,11 @@ impl Engine {
             self.state.claim(slice);
         }
         if c.mode() == Mode::Preempt {
-            self.keep_free(c.node, c.usage());
+            self.keep_all_free(c);
             return self.issue(now, c, cycle);
         }
         if !self.fits_beside_victims(c) {
-            self.keep_free(c.node, c.usage());
+            self.keep_all_free(c);
             c.requeue = Requeue::PendingPreemption;
             c.outcome = Outcome::Deferred;
             c.reason = "WaitingForPreemptedWorkloads";
@@ -107,7 +121,11 @@ impl Engine {
             self.forget_progress(c.id);
             return;
         }
+        if !self.fits_on_nodes(c) {
+            return skip(c, Skip::NoLongerFits, "WaitingForQuota", message::NO_LONGER_FITS);
+        }
         self.add(c.node, c.usage());
+        self.state.add_places(&c.places);
         if c.second_pass.is_none()
             && self.config.wait_for_pods_ready.as_ref().is_some_and(|w| w.block_admission)
             && (self.has_pods_that_are_not_ready() || self.admitted_in_cycle > 0)
@@ -117,42 +135,54 @@ impl Engine {
             c.outcome = Outcome::WaitingForPodsReady;
             c.reason = "WaitingForPodsReady";
             "waiting for all admitted workloads to be in PodsReady condition".clone_into(&mut c.message);
-            self.note_kept_free(c.node, c.usage());
+            self.note_all_kept_free(c);
             return;
         }
         if self.config.gates.concurrent_admission && self.migrate(now, c, cycle) {
-            self.note_kept_free(c.node, c.usage());
+            self.note_all_kept_free(c);
             return;
         }
         self.admit(now, c);
+        self.given_places.extend_from_slice(&c.places);
         self.admitted_in_cycle = self.admitted_in_cycle.saturating_add(1);
         cycle.progressed = true;
     }
 
     /// Whether the entry fits once everything that was given away in this cycle and its own victims are gone.
-    fn fits(&mut self, c: &Candidate) -> bool {
+    fn room(&mut self, c: &Candidate) -> Room {
         let state = &mut self.state;
         let mark = state.checkpoint();
         state.remove_claimed(c.node);
-        for workload in c.targets.iter().map(|t| t.workload).chain(c.slice) {
+        for workload in leaving(&c.targets, c.slice) {
             if !state.is_claimed(workload) {
                 state.remove(workload);
             }
         }
-        let fits = c.usage().iter().all(|&(pair, amount)| state.forest.available(c.node, pair) >= amount);
+        let has_quota = c.usage().iter().all(|&(pair, amount)| state.forest.available(c.node, pair) >= amount);
+        let room = if !has_quota {
+            Room::NoQuota
+        } else if state.has_places(&c.places) {
+            Room::Enough
+        } else {
+            Room::NoPlaces
+        };
         state.rollback(mark);
-        fits
+        room
     }
 
     /// Whether another entry of this cycle preempts one of the entry's victims.
     fn overlaps(&self, c: &Candidate) -> bool {
-        c.targets.iter().map(|t| t.workload).chain(c.slice).any(|w| self.state.is_claimed(w))
+        leaving(&c.targets, c.slice).any(|w| self.state.is_claimed(w))
     }
 
-    /// Looks at the entry once more, without the workloads that are given away already, and with the flavors chosen before.
-    fn evaluate_again(&mut self, c: &mut Candidate) {
+    /// Looks at the entry once more, with the flavors chosen before; if its victims overlap with those of others, without the
+    /// workloads that are given away already.
+    fn evaluate_again(&mut self, c: &mut Candidate, overlaps: bool) {
         let nominated = nominated(c.assignment.as_ref(), self.pod_sets(c.id).len());
         self.forget_progress(c.id);
+        if !overlaps {
+            return self.evaluate(c, Some(&nominated));
+        }
         let hidden = self.state.hide_claims(c.node);
         self.evaluate(c, Some(&nominated));
         self.state.show(hidden);
@@ -195,6 +225,18 @@ impl Engine {
             })
             .collect();
         self.keep_free(c.node, &reserved);
+        self.keep_places_free(c);
+    }
+
+    /// Keeps what an entry is to get free for the rest of the cycle.
+    fn keep_all_free(&mut self, c: &Candidate) {
+        self.keep_free(c.node, c.usage());
+        self.keep_places_free(c);
+    }
+
+    fn keep_places_free(&mut self, c: &Candidate) {
+        self.state.add_places(&c.places);
+        self.kept_places.extend_from_slice(&c.places);
     }
 
     /// Keeps quota free for the rest of the cycle.
@@ -208,6 +250,11 @@ impl Engine {
         self.kept_free.extend(usage.iter().map(|&(pair, amount)| (node, pair, amount)));
     }
 
+    fn note_all_kept_free(&mut self, c: &Candidate) {
+        self.note_kept_free(c.node, c.usage());
+        self.kept_places.extend_from_slice(&c.places);
+    }
+
     /// Whether an entry fits beside everything that holds quota, workloads that are to leave included.
     ///
     /// Kueue does not ask this: it admits such an entry at once, on quota that victims of this cycle still hold.
@@ -215,13 +262,45 @@ impl Engine {
         if self.state.claims.is_empty() {
             return true;
         }
-        let forest = &mut self.state.forest;
-        let mark = forest.mark();
+        let state = &mut self.state;
+        let mark = state.checkpoint();
         for &(node, pair, amount) in self.kept_free.iter().rev() {
-            forest.remove_usage(node, pair, amount);
+            state.forest.remove_usage(node, pair, amount);
         }
-        let fits = c.usage().iter().all(|&(pair, amount)| forest.available(c.node, pair) >= amount);
-        forest.rollback(mark);
+        state.take_places_away(&self.kept_places);
+        if let Some(slice) = c.slice {
+            state.leave_places(slice);
+        }
+        let has_quota = c.usage().iter().all(|&(pair, amount)| state.forest.available(c.node, pair) >= amount);
+        let fits = has_quota && state.has_places(&c.places);
+        state.rollback(mark);
+        fits
+    }
+
+    /// Whether nodes have room for an entry beside everything that lies there and that was given places in this cycle, in other
+    /// flavors of the same nodes too, with all its pod sets and the limit on pods.
+    ///
+    /// Kueue looks at each domain of each pod set alone, and within a cycle at its own flavor only, so that nodes can be given
+    /// more pods than they take.
+    fn fits_on_nodes(&mut self, c: &Candidate) -> bool {
+        if !self.config.node_guard
+            || c.places.is_empty()
+            || (self.given_places.is_empty() && self.state.claims.is_empty())
+        {
+            return true;
+        }
+        let state = &mut self.state;
+        let mark = state.checkpoint();
+        state.take_places_away(&self.kept_places);
+        for usage in &self.given_places {
+            state.topologies.take_away(usage, Reach::Flavor);
+            state.topologies.add(usage, Reach::Node);
+        }
+        if let Some(slice) = c.slice {
+            state.leave_places(slice);
+        }
+        let fits = state.topologies.has_room(&c.places);
+        state.rollback(mark);
         fits
     }
 
@@ -293,7 +372,7 @@ impl Engine {
             victim.priority_boost,
         );
         let uid = if victim.uid.is_empty() { "UNKNOWN" } else { &victim.uid };
-        let event = |object: &slicegate_workload::Key, reason: &str, note: &str| Event {
+        let event = |object: &Key, reason: &str, note: &str| Event {
             object: object.clone(),
             kind: EventType::Normal,
             reason: reason.into(),
@@ -317,6 +396,7 @@ impl Engine {
             reason: EvictionReason::Preempted.as_str().into(),
             preemptor: Some((by.key.clone(), target.reason)),
             events,
+            failed: None,
         });
         cycle.progressed = true;
         if let Some(victim) = self.state.records.get_mut(id) {
@@ -342,6 +422,7 @@ impl Engine {
                 reason: format!("EvictedDueTo{}", step.condition_reason()).into(),
                 note: message::note(&step.message),
             }],
+            failed: None,
         });
         cycle.progressed = true;
     }
@@ -361,7 +442,17 @@ impl Engine {
             cause: Box::default(),
             message: format!("Workload was evicted as there was no replacement for unhealthy node(s): {nodes}").into(),
         };
-        self.evict_plainly(now, c.id, &step, cycle);
+        let leaves = self.state.records.get(c.id).is_some_and(|r| r.is_evicted() || r.eviction_expected);
+        if !leaves {
+            self.evict_plainly(now, c.id, &step, cycle);
+            if let Some(eviction) = cycle.evictions.last_mut() {
+                eviction.failed = Some(second_pass_failed(&eviction.workload, &c.message));
+            }
+        }
+        if let Some(iteration) = c.second_pass {
+            // Should the write fail, it is looked at again.
+            self.look_again(now, c.id, iteration);
+        }
         c.step = Step::Evicted;
         c.outcome = Outcome::Evicted;
     }
@@ -451,6 +542,10 @@ impl Engine {
         set_quota_reservation(&mut status, admission.clone(), at);
         if checks_cover(&status.admission_checks, &required_checks(&queue.spec, Some(&admission))) {
             sync_admitted(&mut status, at, &self.config.gates);
+            if was_admitted && status.conditions.is_true(&ConditionType::Admitted) {
+                // Said anew after a second look, as the reservation is.
+                at.set(&mut status, ConditionType::Admitted, Status::True, "Admitted", "The workload is admitted");
+            }
         }
         let admitted = status.conditions.is_true(&ConditionType::Admitted);
 
@@ -553,6 +648,16 @@ fn skip(c: &mut Candidate, why: Skip, reason: &'static str, text: &str) {
     c.outcome = Outcome::Skipped(why);
     c.reason = reason;
     text.clone_into(&mut c.message);
+}
+
+/// The event that a second look did not place a workload.
+pub(super) fn second_pass_failed(workload: &Key, text: &str) -> Event {
+    Event {
+        object: workload.clone(),
+        kind: EventType::Warning,
+        reason: "SecondPassFailed".into(),
+        note: message::note(text),
+    }
 }
 
 /// The flavors that were chosen, by pod set.

@@ -6,6 +6,7 @@ use slicegate_workload::{ConditionType, QueueingStrategy, Status, Timestamp};
 use super::Engine;
 use super::cycle::{Candidate, Requeue, Step};
 use super::ids::WorkloadId;
+use super::process::second_pass_failed;
 use super::queue::{Place, PreemptorRecord};
 use super::record::Holding;
 use crate::lifecycle::{At, set_pending};
@@ -75,12 +76,7 @@ impl Engine {
             if self.state.records.get(c.id).is_some_and(|r| r.second_pass) {
                 self.look_again(now, c.id, iteration);
                 entry.outcome = crate::Outcome::SecondPassFailed;
-                entry.events.push(Event {
-                    object: entry.workload.clone(),
-                    kind: EventType::Warning,
-                    reason: "SecondPassFailed".into(),
-                    note: message::note(&c.message),
-                });
+                entry.events.push(second_pass_failed(&entry.workload, &c.message));
             }
             return;
         }

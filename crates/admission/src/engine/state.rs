@@ -106,6 +106,8 @@ pub(super) struct State {
     /// Workloads whose quota is given away in the cycle that is running, by index; and which they are.
     pub(super) claimed: Vec<bool>,
     pub(super) claims: Vec<WorkloadRef>,
+    /// Those of them that hold places.
+    pub(super) claimed_places: Vec<WorkloadRef>,
     /// What they use: by root of the tree, ClusterQueue and pair.
     pub(super) claimed_usage: BTreeMap<(NodeId, NodeId, FlavorResourceId), Amount>,
     /// Whether past usage of LocalQueues orders victims of one ClusterQueue.
@@ -276,6 +278,9 @@ impl State {
         self.claims.push(workload);
         let record = self.records.get(WorkloadId::from_index(workload.index()));
         let Some(holding) = record.and_then(|r| r.holding.as_deref()) else { return };
+        if !holding.places.is_empty() {
+            self.claimed_places.push(workload);
+        }
         let root = self.forest.root(holding.node);
         for &(pair, amount) in &holding.usage {
             let sum = self.claimed_usage.entry((root, holding.node, pair)).or_default();
@@ -283,9 +288,13 @@ impl State {
         }
     }
 
-    /// Stops counting what was claimed in the tree of a ClusterQueue, within a what-if.
+    /// Stops counting what was claimed, quota in the tree of a ClusterQueue and places anywhere, within a what-if.
     pub(super) fn remove_claimed(&mut self, cluster_queue: NodeId) {
-        let Self { forest, claimed_usage, .. } = self;
+        let Self { forest, claimed_usage, claimed_places, topologies, records, .. } = self;
+        let claimed = claimed_places.iter().filter_map(|w| records.get(WorkloadId::from_index(w.index())));
+        for held in claimed.filter_map(|r| r.holding.as_deref()).flat_map(|h| &h.places) {
+            topologies.take_away(&held.usage, Reach::Flavor);
+        }
         let root = forest.root(cluster_queue);
         let first = (root, NodeId::from_index(0), FlavorResourceId::from_index(0));
         for (&(_, node, pair), &amount) in claimed_usage.range(first..).take_while(|((r, ..), _)| *r == root) {
@@ -296,6 +305,7 @@ impl State {
     /// Ends the cycle's claims.
     pub(super) fn clear_claims(&mut self) {
         self.claimed_usage.clear();
+        self.claimed_places.clear();
         for workload in std::mem::take(&mut self.claims) {
             if let Some(slot) = self.claimed.get_mut(workload.index()) {
                 *slot = false;
@@ -306,7 +316,7 @@ impl State {
     /// Takes workloads that were claimed in the tree of a ClusterQueue out of sight: neither their usage counts nor can they be
     /// chosen. Undone by [`State::show`].
     pub(super) fn hide_claims(&mut self, cluster_queue: NodeId) -> Hidden {
-        let mark = self.forest.mark();
+        let mark = self.checkpoint();
         self.remove_claimed(cluster_queue);
         let root = self.forest.root(cluster_queue);
         let first = (root, NodeId::from_index(0), FlavorResourceId::from_index(0));
@@ -327,7 +337,7 @@ impl State {
 
     /// Keeps workloads from being chosen as victims. Undone by [`State::show`].
     pub(super) fn hide(&mut self, workloads: &[WorkloadRef]) -> Hidden {
-        let mark = self.forest.mark();
+        let mark = self.checkpoint();
         let mut lists = BTreeMap::new();
         for &workload in workloads {
             let Some(node) = self.holding(workload).map(|h| h.node) else { continue };
@@ -340,7 +350,7 @@ impl State {
 
     /// Brings back what was taken out of sight.
     pub(super) fn show(&mut self, hidden: Hidden) {
-        self.forest.rollback(hidden.mark);
+        self.rollback(hidden.mark);
         for (node, holders) in hidden.lists {
             if let Some(queue) = self.queues.get_mut(node.index()).and_then(Option::as_mut) {
                 queue.holders = holders;
@@ -353,10 +363,17 @@ impl State {
     }
 }
 
+/// A state to return to.
+#[must_use]
+pub(super) struct Checkpoint {
+    forest: Mark,
+    topologies: slicegate_placement::Mark,
+}
+
 /// What [`State::hide_claims`] or [`State::hide`] took out of sight.
 #[must_use]
 pub(super) struct Hidden {
-    mark: Mark,
+    mark: Checkpoint,
     lists: BTreeMap<NodeId, Vec<WorkloadRef>>,
 }
 
@@ -366,7 +383,7 @@ pub(super) fn reference(id: WorkloadId) -> WorkloadRef {
 }
 
 impl World for State {
-    type Checkpoint = Mark;
+    type Checkpoint = Checkpoint;
 
     fn forest(&self) -> &Forest {
         &self.forest
@@ -416,29 +433,36 @@ impl World for State {
     }
 
     fn remove(&mut self, workload: WorkloadRef) {
-        let Self { records, forest, .. } = self;
+        let Self { records, forest, topologies, .. } = self;
         let Some(record) = records.get(WorkloadId::from_index(workload.index())) else { return };
         let Some(holding) = &record.holding else { return };
         for &(pair, amount) in &holding.usage {
             forest.remove_usage(holding.node, pair, amount);
         }
+        for held in &holding.places {
+            topologies.take_away(&held.usage, Reach::Flavor);
+        }
     }
 
     fn restore(&mut self, workload: WorkloadRef) {
-        let Self { records, forest, .. } = self;
+        let Self { records, forest, topologies, .. } = self;
         let Some(record) = records.get(WorkloadId::from_index(workload.index())) else { return };
         let Some(holding) = &record.holding else { return };
         for &(pair, amount) in &holding.usage {
             forest.add_usage(holding.node, pair, amount);
         }
+        for held in &holding.places {
+            topologies.add(&held.usage, Reach::Flavor);
+        }
     }
 
-    fn checkpoint(&mut self) -> Mark {
-        self.forest.mark()
+    fn checkpoint(&mut self) -> Checkpoint {
+        Checkpoint { forest: self.forest.mark(), topologies: self.topologies.mark() }
     }
 
-    fn rollback(&mut self, checkpoint: Mark) {
-        self.forest.rollback(checkpoint);
+    fn rollback(&mut self, checkpoint: Checkpoint) {
+        self.forest.rollback(checkpoint.forest);
+        self.topologies.rollback(checkpoint.topologies);
     }
 }
 

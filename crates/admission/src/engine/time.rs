@@ -12,6 +12,7 @@ impl Engine {
     /// Does what is due: parked workloads whose batch is complete compete again, usage is sampled.
     pub(super) fn tick(&mut self, now: Timestamp) {
         self.state.now = now;
+        self.flush_nodes_due(now);
         self.flush_due(now);
         self.sample_due(now);
     }
@@ -22,7 +23,7 @@ impl Engine {
     pub fn next_wake(&self) -> Option<Timestamp> {
         let flush = self.flushes.values().min().copied();
         let second = self.second_pass.values().map(|s| s.due).min();
-        [flush, second, self.next_sample()].into_iter().flatten().min()
+        [flush, self.node_flush, second, self.next_sample()].into_iter().flatten().min()
     }
 
     /// Whether a cycle has anything to do.

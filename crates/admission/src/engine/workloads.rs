@@ -59,10 +59,10 @@ impl Engine {
     fn remove(&mut self, now: Timestamp, id: WorkloadId) {
         self.dequeue(id);
         self.forget_preemptor(id);
-        let held_in = self.state.release(id).map(|h| h.node);
-        if let Some(node) = held_in {
-            self.changed_from_outside(node);
+        if let Some(holding) = self.state.release(id) {
+            self.changed_from_outside(holding.node);
             self.flush_for(now, id);
+            self.places_left(now, &holding);
         }
         self.drop_charge(id);
         self.second_pass.remove(&id);
@@ -108,7 +108,7 @@ impl Engine {
             Some(q) if same_queue && q.is_parked(place) && !self.unparks(old, &new) => Before::Parked,
             _ => Before::Nowhere,
         };
-        let (old_phase, old_active, old_queue, old_position) = (old.phase, old.active, old.queue, old.queue_position);
+        let (old_phase, old_queue, old_position) = (old.phase, old.queue, old.queue_position);
         let gone = new.phase == Stage::Finished || !new.active;
         let shrinks = old_phase == Stage::Admitted
             && new.phase == Stage::Admitted
@@ -164,8 +164,12 @@ impl Engine {
             return;
         }
 
-        let held_in = self.state.release(id).map(|h| h.node);
+        let released = self.state.release(id);
+        let held_in = released.as_ref().map(|h| h.node);
         let held = held_in.is_some();
+        if let Some(holding) = released.filter(|_| gone || usage.is_none()) {
+            self.places_left(now, &holding);
+        }
         if let Some(node) = held_in
             && (gone || shrinks || (usage.is_none() && !yields))
         {
@@ -177,9 +181,7 @@ impl Engine {
         if gone {
             self.forget_preemptor(id);
             self.drop_charge(id);
-            if held || old_phase != Stage::Finished && old_active {
-                self.flush_for(now, id);
-            }
+            self.flush_for(now, id);
         } else if let Some(usage) = usage {
             self.forget_preemptor(id);
             self.hold(id, &usage);
@@ -232,7 +234,7 @@ impl Engine {
     // ----- records -------------------------------------------------------------------------------------------------
 
     /// What the workload uses and where, if it holds quota.
-    fn usage_of(&self, workload: &Workload) -> Option<WorkloadUsage> {
+    pub(super) fn usage_of(&self, workload: &Workload) -> Option<WorkloadUsage> {
         workload.has_active_quota_reservation().then(|| WorkloadUsage::of(&workload.admitted_totals(&self.requests)))
     }
 
@@ -392,7 +394,7 @@ impl Engine {
     }
 
     /// Counts the workload's quota, if its ClusterQueue exists.
-    fn hold(&mut self, id: WorkloadId, usage: &WorkloadUsage) {
+    pub(super) fn hold(&mut self, id: WorkloadId, usage: &WorkloadUsage) {
         let Some(record) = self.state.records.get(id) else { return };
         let Some(admission) = &record.status.rest().admission else { return };
         let Some(node) = self.state.forest.cluster_queue(&admission.cluster_queue) else { return };

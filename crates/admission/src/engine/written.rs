@@ -33,6 +33,13 @@ impl Engine {
         if let (Some(before), Some(record)) = (holding.assumed, self.state.records.get_mut(id)) {
             record.status = *before;
         }
+        let record = self.state.records.get(id);
+        if let Some(usage) = record.and_then(|r| self.usage_of(&self.rebuild(r))) {
+            // It was looked at again, and holds what it held before.
+            self.hold(id, &usage);
+            self.look_again(now, id, 1);
+            return;
+        }
         self.drop_charge(id);
         if result == Written::Failed {
             self.put_back_after_failure(now, id);

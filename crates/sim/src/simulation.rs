@@ -151,7 +151,7 @@ impl Simulation<Controller> {
     /// # Errors
     /// If the scenario cannot be played; all that is wrong with it.
     pub fn new(input: Input, files: &dyn Files, configuration: Configuration) -> Result<Self, Vec<ScenarioError>> {
-        // The pods of elastic jobs are not gated: nothing here takes the gate away again.
+        // The pods of elastic jobs are not gated here: the controller lifts no gates yet.
         let policy = JobPolicy { elastic_jobs: false, ..configuration.job_policy() };
         let webhooks = Webhooks { policy, rules: configuration.rules() };
         let mut simulation = Self::with(input, files, Controller::new(configuration))?;

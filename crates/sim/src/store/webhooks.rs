@@ -9,10 +9,17 @@ use slicegate_controller::WriteError;
 use super::{Store, immutable};
 
 /// Which jobs are managed, and which rules hold.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Webhooks {
     pub(crate) policy: JobPolicy,
     pub(crate) rules: Rules,
+}
+
+impl Default for Webhooks {
+    /// Those of Kueue, but that the pods of elastic jobs are not gated: whoever does not lift the gates again could not run them.
+    fn default() -> Self {
+        Self { policy: JobPolicy { elastic_jobs: false, ..JobPolicy::default() }, rules: Rules::default() }
+    }
 }
 
 fn refused(key: &ObjectRef, findings: &[Finding]) -> Result<(), WriteError> {

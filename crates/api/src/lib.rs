@@ -4,7 +4,9 @@
 //! Ray and ProvisioningRequest objects are held as far as they are used, and keep every other field as it came. Objects of
 //! Kubernetes itself are those of the `k8s-openapi` crate.
 
+pub mod configuration;
 pub mod convert;
+pub mod crd;
 pub mod defaulting;
 pub mod extension;
 pub mod jobset;

@@ -6,6 +6,7 @@
 
 pub mod checks;
 mod config;
+mod configuration_file;
 mod controller;
 mod feed;
 mod io;
@@ -22,6 +23,7 @@ mod store;
 pub mod topology_request;
 
 pub use config::Configuration;
+pub use configuration_file::{ConfigurationError, FromFile, from_file, go_duration};
 pub use controller::Controller;
 pub use io::{
     Change, Effects, EventRecord, EventType, Note, Operation, Write, WriteError, WriteId, WriteOutcome, field_manager,

@@ -17,6 +17,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Runs manifests in a simulated cluster and says what happens, when, and why.
     Simulate(SimulateArgs),
+    /// Prints the custom resource definitions of Kueue's kinds, for an API server to serve.
+    Crds(CrdsArgs),
 }
 
 /// Exit status: 0 if every job finished, 1 if something can never be admitted or did not finish, 2 on bad input.
@@ -69,6 +71,42 @@ Examples:
 
 Exit status: 0 if every job finished, 1 if something can never be admitted or did not finish, 2 on bad input.";
 
+/// Both versions of the API are served; v1beta1 is converted by a webhook.
+#[derive(Args, Debug)]
+#[command(after_help = CRDS_HELP)]
+pub(crate) struct CrdsArgs {
+    /// How to print them.
+    #[arg(long, short, value_enum, default_value_t = Notation::Yaml)]
+    pub(crate) output: Notation,
+
+    /// The namespace of the service behind which the conversion webhook runs.
+    #[arg(long, value_name = "NAMESPACE", default_value = "kueue-system")]
+    pub(crate) webhook_namespace: String,
+
+    /// That service.
+    #[arg(long, value_name = "NAME", default_value = "kueue-webhook-service")]
+    pub(crate) webhook_service: String,
+
+    /// The address of the conversion webhook, where it runs outside the cluster.
+    #[arg(long, value_name = "URL", conflicts_with_all = ["webhook_namespace", "webhook_service"])]
+    pub(crate) webhook_url: Option<String>,
+
+    /// A PEM file with the certificates by which the API server knows the webhook; without it the controller fills them in.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca_bundle: Option<PathBuf>,
+}
+
+const CRDS_HELP: &str = "\
+Examples:
+  slicegate crds | kubectl apply --server-side -f -
+  slicegate crds --output json --webhook-url https://127.0.0.1:9443/convert --ca-bundle ca.pem";
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Notation {
+    Yaml,
+    Json,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Format {
     Text,
@@ -117,7 +155,7 @@ mod tests {
 
     fn places(line: &[&str]) -> Result<Vec<(String, Vec<String>)>, String> {
         let matches = Cli::command().get_matches_from([&["slicegate", "simulate"], line].concat());
-        let Command::Simulate(args) = Cli::from_arg_matches(&matches).unwrap().command;
+        let Command::Simulate(args) = Cli::from_arg_matches(&matches).unwrap().command else { panic!("not simulate") };
         let places = args.places(matches.subcommand_matches("simulate").unwrap())?;
         let show = |(path, env): Place| {
             (path.display().to_string(), env.into_iter().map(|(n, v)| format!("{n}={v}")).collect())

@@ -2,6 +2,7 @@
 #![expect(clippy::print_stderr, reason = "a program for a terminal")]
 
 mod args;
+mod crds;
 mod inputs;
 mod simulate;
 
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
             let matches = matches.subcommand_matches("simulate").ok_or("simulate: no arguments")?;
             simulate::run(&args, matches)
         }
+        Command::Crds(args) => crds::run(&args),
     });
     result.unwrap_or_else(|why| {
         eprintln!("error: {}", why.trim_end());

@@ -1,0 +1,177 @@
+//! Kubernetes Events, sent beside everything else: what is told never holds up what is done.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::Method;
+use k8s_openapi::jiff;
+use kube::Client;
+use serde_json::{Value, json};
+use slicegate_api::{Kind, Object};
+use slicegate_controller::{EventRecord, EventType};
+use tokio::sync::Notify;
+
+use crate::call::Call;
+use crate::lease::now_micros;
+
+/// The most Events that wait to be sent; of more the oldest are lost.
+const MOST_WAITING: usize = 5_000;
+/// The longest note that the API takes.
+const LONGEST_NOTE: usize = 1_024;
+
+/// Events on their way.
+#[derive(Clone, Debug)]
+pub(crate) struct Sink(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    waiting: Mutex<Waiting>,
+    more: Notify,
+    instance: String,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    events: VecDeque<Value>,
+    lost: u64,
+    count: u64,
+}
+
+impl Sink {
+    /// Sends Events in the background, in order.
+    pub(crate) fn start(client: Client, instance: String, timeout: Duration) -> Self {
+        let sink = Self(Arc::new(Inner { waiting: Mutex::new(Waiting::default()), more: Notify::new(), instance }));
+        let inner = sink.0.clone();
+        tokio::spawn(async move {
+            loop {
+                let next = inner.waiting.lock().unwrap_or_else(PoisonError::into_inner).events.pop_front();
+                match next {
+                    Some(event) => send(&client, event, timeout).await,
+                    None => inner.more.notified().await,
+                }
+            }
+        });
+        sink
+    }
+
+    /// Queues an Event about an object, of which the last seen state is given.
+    pub(crate) fn put(&self, record: &EventRecord, about: Option<&Object>) {
+        let mut waiting = self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.count += 1;
+        let number = waiting.count;
+        waiting.events.push_back(event(record, about, &self.0.instance, now_micros(), number));
+        if waiting.events.len() > MOST_WAITING {
+            waiting.events.pop_front();
+            waiting.lost += 1;
+            if waiting.lost.is_power_of_two() {
+                tracing::warn!(lost = waiting.lost, "Events come faster than they can be sent; the oldest are lost");
+            }
+        }
+        drop(waiting);
+        self.0.more.notify_one();
+    }
+
+    /// How many wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner).events.len()
+    }
+}
+
+async fn send(client: &Client, event: Value, timeout: Duration) {
+    let namespace = event["metadata"]["namespace"].as_str().unwrap_or("default");
+    let call = Call {
+        method: Method::POST,
+        path: format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events"),
+        content_type: "application/json",
+        body: event,
+    };
+    let Ok(request) = call.request() else { return };
+    match tokio::time::timeout(timeout, client.request::<Value>(request)).await {
+        Ok(Ok(_)) => {}
+        // A namespace that is being deleted takes no Events, and there is nobody left to read them.
+        Ok(Err(error)) => tracing::debug!(%error, "an Event could not be recorded"),
+        Err(_) => tracing::debug!("an Event could not be recorded in time"),
+    }
+}
+
+/// Who says it: the integration for jobs, the admission for everything else.
+fn reporter(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Job => "batch/job-kueue-controller",
+        Kind::JobSet => "jobset.x-k8s.io/jobset-kueue-controller",
+        Kind::RayJob => "ray.io/rayjob-kueue-controller",
+        Kind::RayCluster => "ray.io/raycluster-kueue-controller",
+        _ => "kueue-admission",
+    }
+}
+
+fn event(record: &EventRecord, about: Option<&Object>, instance: &str, micros: i64, number: u64) -> Value {
+    let object = &record.object;
+    let namespace = if object.namespace.is_empty() { "default" } else { &object.namespace };
+    let time = jiff::Timestamp::from_microsecond(micros).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+    let mut regarding = json!({
+        "apiVersion": object.kind.api_version(),
+        "kind": object.kind.as_str(),
+        "name": object.name,
+    });
+    if !object.namespace.is_empty() {
+        regarding["namespace"] = object.namespace.as_ref().into();
+    }
+    if let Some(about) = about {
+        regarding["uid"] = about.uid().into();
+        regarding["resourceVersion"] = about.metadata().resource_version.clone().into();
+    }
+    let base: String = object.name.chars().take(220).collect();
+    json!({
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": format!("{base}.{micros:x}.{number:x}"), "namespace": namespace},
+        "eventTime": time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string(),
+        "type": match record.kind { EventType::Normal => "Normal", EventType::Warning => "Warning" },
+        "reason": record.reason,
+        "action": record.reason,
+        "note": shortened(&record.note),
+        "regarding": regarding,
+        "reportingController": reporter(object.kind),
+        "reportingInstance": instance.chars().take(128).collect::<String>(),
+    })
+}
+
+fn shortened(note: &str) -> String {
+    if note.len() <= LONGEST_NOTE {
+        return note.to_owned();
+    }
+    let mut end = LONGEST_NOTE - 4;
+    while !note.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{} ...", &note.get(..end).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use slicegate_api::ObjectRef;
+
+    use super::*;
+
+    #[test]
+    fn an_event_has_what_the_api_demands() {
+        let record = EventRecord {
+            object: ObjectRef::new(Kind::Job, "team", "train"),
+            kind: EventType::Warning,
+            reason: "Stopped".into(),
+            note: "x".repeat(2_000).into(),
+        };
+        let value = event(&record, None, "slicegate-0", 1_767_225_600_000_001, 7);
+        assert_eq!(value["metadata"]["namespace"], "team");
+        assert_eq!(value["eventTime"], "2026-01-01T00:00:00.000001Z");
+        assert_eq!(value["reportingController"], "batch/job-kueue-controller");
+        assert_eq!(value["regarding"]["kind"], "Job");
+        assert_eq!(value["note"].as_str().unwrap().len(), 1_024);
+        let queue = EventRecord { object: ObjectRef::new(Kind::ClusterQueue, "", "cq"), ..record };
+        let value = event(&queue, None, "slicegate-0", 0, 8);
+        assert_eq!(value["metadata"]["namespace"], "default", "Events about cluster-wide objects are kept there");
+        assert_eq!(value["regarding"].get("namespace"), None);
+    }
+}

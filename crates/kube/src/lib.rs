@@ -1,0 +1,30 @@
+//! Slicegate's controller on a Kubernetes cluster.
+//!
+//! What is decided is decided in `slicegate-controller`, which does no I/O. This crate watches objects and tells it what they are,
+//! performs the writes that it answers with and tells it how they fared, elects a leader, serves health, metrics and the webhook
+//! that converts between the versions of Kueue's API.
+
+mod cache;
+mod call;
+mod certificates;
+mod conversion;
+mod events;
+mod health;
+mod http_server;
+mod lease;
+mod metrics;
+mod ownership;
+mod pace;
+mod perform;
+mod run;
+mod serve;
+mod url;
+mod watch;
+
+/// The client type that everything here works with.
+pub use ::kube::Client;
+pub use certificates::{CertificateError, Certificates};
+pub use health::Health;
+pub use lease::LeaseOptions;
+pub use run::{Options, run};
+pub use serve::{ServeError, Servers, Serving, WebhookServing, serve};

@@ -1,0 +1,220 @@
+//! Performing writes.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use kube::{Client, Error};
+use serde_json::Value;
+use slicegate_api::{Kind, Object, ObjectRef};
+use slicegate_controller::{Operation, Write, WriteError};
+
+use crate::call::{self, Call, Part};
+use crate::{ownership, url};
+
+/// What is known when a write is made.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    /// The object as it was last seen.
+    pub(crate) object: Option<Object>,
+    /// The checks that ProvisioningRequests answer.
+    pub(crate) provisioning: BTreeSet<String>,
+}
+
+/// Makes a write. The object as it is then; `None` if it is gone.
+pub(crate) async fn perform(
+    client: &Client,
+    write: &Write,
+    seen: &Seen,
+    timeout: Duration,
+) -> Result<Option<Object>, WriteError> {
+    let reference = write.operation.object();
+    match tokio::time::timeout(timeout, attempt(client, write, seen)).await {
+        Ok(result) => result,
+        Err(_) => Err(WriteError::Unavailable {
+            object: reference,
+            why: format!("no answer within {} s", timeout.as_secs_f32()),
+        }),
+    }
+}
+
+async fn attempt(client: &Client, write: &Write, seen: &Seen) -> Result<Option<Object>, WriteError> {
+    let reference = write.operation.object();
+    match &write.operation {
+        Operation::Create(object) => send(client, &reference, &call::create(object, write.manager)?).await.map(Some),
+        Operation::Delete { uid, .. } => match request(client, &reference, &call::delete(&reference, uid)).await {
+            // An object that went at once is answered with a word of success.
+            Ok(value) if value["kind"] == "Status" => Ok(None),
+            Ok(value) => {
+                let object = object(reference.kind, value).map_err(|why| unreadable(&reference, why))?;
+                Ok(object.metadata().deletion_timestamp.is_some().then_some(object))
+            }
+            // Its uid is another: the object that was meant is gone.
+            Err(WriteError::Conflict(_)) => Err(WriteError::NotFound(reference)),
+            Err(error) => Err(error),
+        },
+        Operation::Update(new) => {
+            let old = base(seen, new)?;
+            match call::patch(old, new, Part::Rest, write.manager)? {
+                Some(call) => patched(client, old, &call).await.map(Some),
+                None => Ok(Some(old.clone())),
+            }
+        }
+        Operation::UpdateStatus(new) if reference.kind == Kind::Workload => {
+            let old = base(seen, new)?;
+            workload_status(client, old, new, write.manager, &seen.provisioning).await.map(Some)
+        }
+        Operation::UpdateStatus(new) => {
+            let old = base(seen, new)?;
+            match call::patch(old, new, Part::Status, write.manager)? {
+                Some(call) => patched(client, old, &call).await.map(Some),
+                None => Ok(Some(old.clone())),
+            }
+        }
+    }
+}
+
+/// The object that a write starts from: if another version was seen by now, the write would be refused.
+fn base<'a>(seen: &'a Seen, new: &Object) -> Result<&'a Object, WriteError> {
+    let reference = || new.reference();
+    let old = seen.object.as_ref().ok_or_else(|| WriteError::NotFound(reference()))?;
+    if old.metadata().resource_version != new.metadata().resource_version {
+        return Err(WriteError::Conflict(reference()));
+    }
+    Ok(old)
+}
+
+fn status_of(object: &Object) -> Result<Value, WriteError> {
+    let value = object.to_json().map_err(|e| WriteError::Invalid { object: object.reference(), why: e.to_string() })?;
+    Ok(value.get("status").cloned().unwrap_or_else(|| Value::Object(serde_json::Map::new())))
+}
+
+/// Applies the parts of a Workload's status that change, each under the name of its owner.
+async fn workload_status(
+    client: &Client,
+    old: &Object,
+    new: &Object,
+    writer: &'static str,
+    provisioning: &BTreeSet<String>,
+) -> Result<Object, WriteError> {
+    let reference = new.reference();
+    let (before, after) = (status_of(old)?, status_of(new)?);
+    let mut now = old.clone();
+    for manager in ownership::changing(&before, &after, writer, provisioning) {
+        let part = ownership::part(manager, &after, provisioning);
+        let version = now.metadata().resource_version.clone().unwrap_or_default();
+        let call = call::apply_status(&reference, new.uid(), &version, &part, manager);
+        now = send(client, &reference, &call).await?;
+    }
+    // What somebody else owns too does not go when one of the owners lets go of it.
+    let left = status_of(&now)?;
+    if sorted(&left) == sorted(&after) {
+        return Ok(now);
+    }
+    let whole = |status: &Value| serde_json::json!({ "status": status });
+    match call::difference(&reference, &now, &whole(&left), &whole(&in_order(&after, &left)), Part::Status, writer) {
+        Some(call) => patched(client, &now, &call).await,
+        None => Ok(now),
+    }
+}
+
+const LISTS: [(&str, &str); 6] = [
+    ("conditions", "type"),
+    ("admissionChecks", "name"),
+    ("reclaimablePods", "name"),
+    ("resourceRequests", "name"),
+    ("unhealthyNodes", "name"),
+    ("preemptionGates", "name"),
+];
+
+/// A status whose lists are in order of their items' names, as far as order means nothing.
+fn sorted(status: &Value) -> Value {
+    let mut status = status.clone();
+    for (list, key) in LISTS {
+        if let Some(items) = status.get_mut(list).and_then(Value::as_array_mut) {
+            items.sort_by(|a, b| a[key].as_str().cmp(&b[key].as_str()));
+        }
+    }
+    status
+}
+
+/// A status whose lists have the order of another's, as far as order means nothing.
+fn in_order(status: &Value, like: &Value) -> Value {
+    let mut status = status.clone();
+    for (list, key) in LISTS {
+        let order: Vec<&str> =
+            like[list].as_array().into_iter().flatten().filter_map(|item| item[key].as_str()).collect();
+        if let Some(items) = status.get_mut(list).and_then(Value::as_array_mut) {
+            let place = |item: &Value| {
+                let name = item[key].as_str().unwrap_or_default();
+                order.iter().position(|n| *n == name).unwrap_or(order.len())
+            };
+            items.sort_by_key(place);
+        }
+    }
+    status
+}
+
+/// Sends a patch that holds for one version only.
+async fn patched(client: &Client, old: &Object, call: &Call) -> Result<Object, WriteError> {
+    let reference = old.reference();
+    match send(client, &reference, call).await {
+        // A patch that cannot be made to what is there now, or a refusal of what it leads to: only a look can tell.
+        Err(WriteError::Invalid { object, why }) => {
+            let now = read(client, &reference).await?;
+            if now.metadata().resource_version == old.metadata().resource_version {
+                Err(WriteError::Invalid { object, why })
+            } else {
+                Err(WriteError::Conflict(object))
+            }
+        }
+        result => result,
+    }
+}
+
+async fn read(client: &Client, reference: &ObjectRef) -> Result<Object, WriteError> {
+    let call = Call {
+        method: http::Method::GET,
+        path: url::object(reference),
+        content_type: "application/json",
+        body: Value::Null,
+    };
+    send(client, reference, &call).await
+}
+
+async fn request(client: &Client, reference: &ObjectRef, call: &Call) -> Result<Value, WriteError> {
+    let invalid = |why: String| WriteError::Invalid { object: reference.clone(), why };
+    let request = call.request().map_err(invalid)?;
+    client.request(request).await.map_err(|e| error(reference, e))
+}
+
+async fn send(client: &Client, reference: &ObjectRef, call: &Call) -> Result<Object, WriteError> {
+    let value = request(client, reference, call).await?;
+    object(reference.kind, value).map_err(|why| unreadable(reference, why))
+}
+
+/// The write happened, but its result cannot be read.
+fn unreadable(reference: &ObjectRef, why: String) -> WriteError {
+    WriteError::Unavailable { object: reference.clone(), why }
+}
+
+/// Reads what the API server sent.
+pub(crate) fn object(kind: Kind, mut value: Value) -> Result<Object, String> {
+    if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+    }
+    kind.read(value).map_err(|e| e.to_string())
+}
+
+fn error(reference: &ObjectRef, error: Error) -> WriteError {
+    let object = reference.clone();
+    match error {
+        Error::Api(status) => match (status.code, status.reason.as_str()) {
+            (409, "AlreadyExists") => WriteError::AlreadyExists(object),
+            (409, _) => WriteError::Conflict(object),
+            (404 | 410, _) => WriteError::NotFound(object),
+            (408 | 429 | 500.., _) => WriteError::Unavailable { object, why: status.message },
+            _ => WriteError::Invalid { object, why: status.message },
+        },
+        error => WriteError::Unavailable { object, why: error.to_string() },
+    }
+}

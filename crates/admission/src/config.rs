@@ -110,6 +110,9 @@ pub struct Gates {
     pub topology_aware_scheduling: bool,
     pub tas_failed_node_replacement: bool,
     pub tas_failed_node_replacement_fail_fast: bool,
+    pub tas_replace_node_on_pod_termination: bool,
+    pub tas_replace_node_on_node_taints: bool,
+    pub tas_replace_node_due_to_not_ready_over_fixed_time: bool,
     pub tas_handle_overlapping_flavors: bool,
     pub tas_multi_layer_topology: bool,
     pub tas_profile_mixed: bool,
@@ -145,6 +148,9 @@ impl Default for Gates {
             topology_aware_scheduling: true,
             tas_failed_node_replacement: true,
             tas_failed_node_replacement_fail_fast: true,
+            tas_replace_node_on_pod_termination: true,
+            tas_replace_node_on_node_taints: true,
+            tas_replace_node_due_to_not_ready_over_fixed_time: false,
             tas_handle_overlapping_flavors: true,
             tas_multi_layer_topology: true,
             tas_profile_mixed: true,
@@ -191,6 +197,9 @@ impl Gates {
             "TopologyAwareScheduling" => &mut self.topology_aware_scheduling,
             "TASFailedNodeReplacement" => &mut self.tas_failed_node_replacement,
             "TASFailedNodeReplacementFailFast" => &mut self.tas_failed_node_replacement_fail_fast,
+            "TASReplaceNodeOnPodTermination" => &mut self.tas_replace_node_on_pod_termination,
+            "TASReplaceNodeOnNodeTaints" => &mut self.tas_replace_node_on_node_taints,
+            "TASReplaceNodeDueToNotReadyOverFixedTime" => &mut self.tas_replace_node_due_to_not_ready_over_fixed_time,
             "TASHandleOverlappingFlavors" => &mut self.tas_handle_overlapping_flavors,
             "TASMultiLayerTopology" => &mut self.tas_multi_layer_topology,
             "TASProfileMixed" => &mut self.tas_profile_mixed,
@@ -220,6 +229,9 @@ impl Gates {
         if !self.topology_aware_scheduling {
             self.tas_failed_node_replacement = false;
             self.tas_failed_node_replacement_fail_fast = false;
+            self.tas_replace_node_on_pod_termination = false;
+            self.tas_replace_node_on_node_taints = false;
+            self.tas_replace_node_due_to_not_ready_over_fixed_time = false;
             self.tas_handle_overlapping_flavors = false;
             self.tas_multi_layer_topology = false;
             self.tas_profile_mixed = false;

@@ -176,6 +176,9 @@ pub struct Explanation {
     pub pod_sets: Vec<PodSetExplanation>,
     /// What stands in the way.
     pub blockers: Vec<Blocker>,
+    /// The slice of an elastic job that this one replaces as soon as it is admitted. The numbers are then about what is asked for
+    /// beyond that slice, on its flavors: an elastic job does not change flavors while it runs.
+    pub grows: Option<Key>,
 }
 
 impl fmt::Display for Cause {
@@ -264,6 +267,9 @@ impl fmt::Display for Explanation {
             .collect();
         if !holders.is_empty() {
             write!(f, "\n  in the way: {}", holders.join(", "))?;
+        }
+        if self.grows.is_some() {
+            f.write_str("\n  An elastic job grows only on the flavors that it runs on.")?;
         }
         match self.verdict {
             Verdict::Admitted => Ok(()),

@@ -119,6 +119,9 @@ pub struct ScenarioEvent {
     /// An object is deleted, as by `kubectl delete`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delete: Option<ScenarioDelete>,
+    /// A host breaks, or a program on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fail: Option<ScenarioFail>,
     /// Nodes are drained, as before maintenance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evict_node: Option<ScenarioEvictNode>,
@@ -222,6 +225,51 @@ pub struct ScenarioDws {
     /// The message of the condition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+}
+
+/// A host that breaks: its VM is lost, and with it every pod on it.
+///
+/// A host of a multi-host slice takes the whole slice down: all nodes of its node pool go and come back together, as GKE
+/// recreates such a pool as a whole. Of other pools only the one node goes. A broken node is first not ready; after a minute it
+/// is gone and its pods have failed; after `repairAfter` it is back, under its old name.
+///
+/// The host is named by exactly one of `node`, `pool` and `job`:
+///
+/// ```yaml
+/// events:
+///   - at: 10m
+///     fail: { pool: nodepool1, host: 1, repairAfter: 15m }
+///   - at: 20m
+///     fail: { job: JobSet/pretrain, slice: 2, host: 0 }
+///   - at: 30m
+///     fail: { job: JobSet/pretrain, exitCode: 42 }
+/// ```
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ScenarioFail {
+    /// A node, by name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// A node pool, by name: one of its nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// A job, as `kind/name` or `kind/namespace/name`: the node of one of its pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
+    /// Which slice of the job, from 0 on, in the order of its Jobs (JobSet) or replicas (Ray); absent means 0. Pods without
+    /// chips count only in jobs that use no chips at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slice: Option<u32>,
+    /// Which host of the pool or slice, from 0 on: in the order in which the pool's nodes were made, or of the workers in the
+    /// slice. Absent means 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<u32>,
+    /// How long the repair takes; absent means 15 min, `never` that the host stays away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repair_after: Option<String>,
+    /// Not the host but the program of the job's pod ends, with this code (1 to 255): the node stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
 }
 
 /// A document that is applied.

@@ -34,6 +34,9 @@ pub struct Configuration {
     pub legacy_names: bool,
     /// ProvisioningRequests of an evicted Workload are deleted (gate `CleanupProvisioningRequestsOnEviction`).
     pub cleanup_provisioning_requests_on_eviction: bool,
+    /// When an elastic job has grown, ProvisioningRequests ask only for the pods that were added, since capacity for the others
+    /// is there. Kueue asks for all of them, and so does this by default.
+    pub provision_only_added_pods: bool,
     /// A Workload whose job is gone is finished before it goes too (gate `FinishOrphanedWorkloads`).
     pub finish_orphaned_workloads: bool,
 }
@@ -54,6 +57,7 @@ impl Default for Configuration {
             short_workload_names: false,
             legacy_names: false,
             cleanup_provisioning_requests_on_eviction: true,
+            provision_only_added_pods: false,
             finish_orphaned_workloads: true,
         }
     }

@@ -26,7 +26,7 @@ fn error(path: impl Into<String>, why: impl Into<String>) -> ConfigurationError 
 }
 
 /// Feature gates of Kueue's that change nothing here: what they are about is left out, or done in one way whatever they say.
-const WITHOUT_EFFECT: [&str; 42] = [
+const WITHOUT_EFFECT: [&str; 39] = [
     "CustomMetricLabels",
     "DeferRayServiceFinalizationForRedisCleanup",
     "DisableWaitForPodsReady",
@@ -60,9 +60,6 @@ const WITHOUT_EFFECT: [&str; 42] = [
     "TASCacheNodeMatchResults",
     "TASCacheTopologyTree",
     "TASCachingRemainingResources",
-    "TASReplaceNodeDueToNotReadyOverFixedTime",
-    "TASReplaceNodeOnNodeTaints",
-    "TASReplaceNodeOnPodTermination",
     "TASValidateWorkloadSliceSize",
     "TLSOptions",
     "ValidateRayAndSparkJobUpdates",

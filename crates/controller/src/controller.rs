@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use slicegate_admission::{ClusterQueueReport, Engine, LocalQueueReport, PendingWorkload, Written};
 use slicegate_api::defaulting::JobPolicy;
-use slicegate_api::{Kind, Object, ObjectRef, convert, kueue};
-use slicegate_workload::{ClusterQueueSpec, Key, LocalQueueSpec, Timestamp, Workload, WorkloadStatus};
+use slicegate_api::{Kind, Object, ObjectRef, Pod, convert, kueue};
+use slicegate_workload::{
+    ClusterQueueSpec, Condition, ConditionType, Key, LocalQueueSpec, Timestamp, Workload, WorkloadStatus,
+};
 
 use crate::config::Configuration;
 use crate::feed::Fed;
@@ -15,6 +17,8 @@ use crate::io::{
 };
 use crate::jobs;
 use crate::merge;
+use crate::nodes;
+use crate::pods::{self, PodIndex};
 use crate::store::{Applied, Store, key_of, owner_ref, workload_ref};
 
 /// The first wait after a failed write, in microseconds.
@@ -28,7 +32,7 @@ const MOST_CYCLES: u32 = 100_000;
 const CONFIGURATION: [Kind; 6] =
     [Kind::AdmissionCheck, Kind::ClusterQueue, Kind::Cohort, Kind::LocalQueue, Kind::ResourceFlavor, Kind::Topology];
 /// Kinds that nothing here depends on.
-const IGNORED: [Kind; 4] = [Kind::ConfigMap, Kind::Node, Kind::Pod, Kind::Secret];
+const IGNORED: [Kind; 2] = [Kind::ConfigMap, Kind::Secret];
 
 /// What the engine must be told about a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,6 +52,8 @@ pub(crate) struct Then {
     pub(crate) notes: Vec<Note>,
     /// What the engine is told in any case.
     pub(crate) reports: Vec<Report>,
+    /// Workloads that end if it succeeded, with the condition that says so and the Events to record then.
+    pub(crate) ends: Vec<(Key, Condition, Vec<EventRecord>)>,
     /// Reason and beginning of an Event to record if it is refused.
     pub(crate) on_failure: Option<(ObjectRef, &'static str, String)>,
 }
@@ -157,6 +163,8 @@ pub struct Controller {
     pub(crate) engine: Engine,
     pub(crate) store: Store,
     pub(crate) fed: Fed,
+    /// The pods of workloads.
+    pub(crate) pods: PodIndex,
     /// Objects that changed since they were last looked at.
     pub(crate) dirty: BTreeSet<ObjectRef>,
     /// When objects are to be looked at again.
@@ -194,6 +202,7 @@ impl Controller {
             config,
             store: Store::default(),
             fed: Fed::default(),
+            pods: PodIndex::default(),
             dirty: BTreeSet::new(),
             timers: Timers::default(),
             plans: BTreeMap::new(),
@@ -212,23 +221,33 @@ impl Controller {
         }
     }
 
-    /// Takes in that an object is there, changed or is gone. Late and repeated reports do no harm, nor do those of pods, nodes,
-    /// ConfigMaps and Secrets, which nothing depends on.
+    /// Takes in that an object is there, changed or is gone. Late and repeated reports do no harm, nor do those of ConfigMaps
+    /// and Secrets, which nothing depends on. Pods and nodes cost next to nothing as long as no gate holds the pods and no
+    /// flavor has a topology.
     pub fn observe(&mut self, now: Timestamp, change: Change) {
         match change {
             Change::Applied(object) | Change::Deleted(object) if IGNORED.contains(&object.kind()) => {}
             Change::Applied(object) => self.apply(now, &object),
-            Change::Deleted(object) => {
-                if let Applied::Changed(old) = self.store.remove(&object) {
-                    self.finalizers_due |= CONFIGURATION.contains(&object.kind());
-                    self.mark(&object, old.as_ref());
-                    self.fail_gone(now, &object.reference());
-                }
-            }
+            Change::Deleted(object) => self.remove(now, &object),
+        }
+    }
+
+    fn remove(&mut self, now: Timestamp, object: &Object) {
+        if let Applied::Changed(old) = self.store.remove(object) {
+            self.finalizers_due |= CONFIGURATION.contains(&object.kind());
+            self.mark(object, old.as_ref());
+            self.fail_gone(now, &object.reference());
         }
     }
 
     fn apply(&mut self, now: Timestamp, object: &Object) {
+        // A pod that has ended never starts again, and there may be many of those.
+        if let Object::Pod(pod) = object
+            && pods::is_over(pod)
+        {
+            self.remove(now, object);
+            return self.resolve_seen(now, object);
+        }
         if let Applied::Changed(old) = self.store.apply(object) {
             self.mark(object, old.as_ref());
             self.resolve_seen(now, object);
@@ -271,6 +290,7 @@ impl Controller {
                 self.store.unlock(&reference, outcome.id, None);
                 self.create_errors.remove(&reference);
                 self.report(now, &key, &flight.then.reports, Written::Ok);
+                self.end(flight.then.ends);
                 self.out.events.extend(flight.then.events);
                 self.out.notes.extend(flight.then.notes);
                 match now_is {
@@ -333,7 +353,8 @@ impl Controller {
         }
     }
 
-    fn report(&mut self, now: Timestamp, key: &Key, reports: &[Report], written: Written) {
+    /// Tells the engine how a write of a workload fared.
+    pub(crate) fn report(&mut self, now: Timestamp, key: &Key, reports: &[Report], written: Written) {
         if !reports.is_empty() {
             self.mark_stale(key);
         }
@@ -369,10 +390,64 @@ impl Controller {
         true
     }
 
+    /// Marks the workloads of a pod that changed, if they may do something about it, and the pod itself if it counts against
+    /// its node.
+    fn mark_pod(&mut self, reference: ObjectRef, old: Option<&Pod>) {
+        let new = self.store.pod(&reference.namespace, &reference.name).cloned();
+        let new = new.as_deref();
+        if old.zip(new).is_some_and(|(old, new)| pods::same(old, new)) {
+            // It may have been resized.
+            let resized = old.zip(new).is_some_and(|(old, new)| old.spec != new.spec);
+            if self.fed.placement && resized && new.is_some_and(|p| !pods::is_placed(p)) {
+                self.dirty.insert(reference);
+            }
+            return;
+        }
+        if let Some(old) = old {
+            self.pods.remove(old);
+        }
+        if let Some(new) = new {
+            self.pods.insert(new);
+        }
+        for pod in old.into_iter().chain(new) {
+            if let Some(workload) = pods::workload_of(pod) {
+                self.dirty.insert(workload_ref(&workload));
+            }
+            if let Some(first) = pods::slice_of(pod) {
+                let slices = self.fed.slices.get(&first).into_iter().flatten().map(workload_ref);
+                self.dirty.extend(slices);
+            }
+            if self.fed.placement && !pods::is_placed(pod) && pods::node_of(pod).is_some() {
+                self.dirty.insert(reference.clone());
+            }
+        }
+    }
+
+    /// Marks the workloads that are placed on a node, and the node itself if places are given by topology.
+    fn mark_node(&mut self, reference: ObjectRef, old: Option<&Object>) {
+        // Nodes report that they are alive all the time.
+        let same = match (old, self.store.get(&reference)) {
+            (Some(Object::Node(old)), Some(Object::Node(new))) => nodes::same(old, new),
+            _ => false,
+        };
+        if !self.fed.placement || same {
+            return;
+        }
+        let placed = self.fed.on_nodes.get(&reference.name).into_iter().flatten().map(workload_ref);
+        self.dirty.extend(placed);
+        self.dirty.insert(reference);
+    }
+
     /// Marks what a changed object may matter to.
     fn mark(&mut self, object: &Object, old: Option<&Object>) {
         let reference = object.reference();
         let uid = object.uid();
+        match (object, old) {
+            (Object::Pod(_), Some(Object::Pod(old))) => return self.mark_pod(reference, Some(old.as_ref())),
+            (Object::Pod(_), _) => return self.mark_pod(reference, None),
+            (Object::Node(_), _) => return self.mark_node(reference, old),
+            _ => {}
+        }
         if CONFIGURATION.contains(&reference.kind) {
             let status_only = old.is_some_and(|old| only_status_changed(old, object));
             self.finalizers_due |= !status_only;
@@ -450,7 +525,12 @@ impl Controller {
     pub fn reconcile(&mut self, now: Timestamp) -> Effects {
         for reference in self.store.release_expired(now) {
             self.finalizers_due |= CONFIGURATION.contains(&reference.kind);
-            self.dirty.insert(reference);
+            if reference.kind == Kind::Pod {
+                // Its workloads wanted to write it.
+                self.mark_pod(reference, None);
+            } else {
+                self.dirty.insert(reference);
+            }
         }
         while let Some(reference) = self.timers.pop_due(now) {
             self.dirty.insert(reference);
@@ -470,7 +550,9 @@ impl Controller {
             }
         }
         for reference in work.iter().filter(|r| r.kind == Kind::Workload) {
-            self.reconcile_workload(now, &key_of(reference));
+            let key = key_of(reference);
+            self.reconcile_workload(now, &key);
+            self.open_gates(&key);
         }
         for reference in &work {
             self.mark_queue(reference);
@@ -509,10 +591,24 @@ impl Controller {
         plan.manager = manager;
         plan.then.events.extend(then.events);
         plan.then.notes.extend(then.notes);
+        plan.then.ends.extend(then.ends);
         for report in then.reports {
             if !plan.then.reports.contains(&report) {
                 plan.then.reports.push(report);
             }
+        }
+    }
+
+    /// Ends workloads whose place others took. They end only once that is written: whoever starts in between finds the old or
+    /// the new one, never none.
+    fn end(&mut self, ends: Vec<(Key, Condition, Vec<EventRecord>)>) {
+        for (key, finished, events) in ends {
+            let Some(plan) = self.plan(&key) else { continue };
+            if !plan.status.conditions.is_true(&ConditionType::Finished) {
+                plan.status.conditions.set(finished);
+                plan.then.events.extend(events);
+            }
+            self.dirty.insert(workload_ref(&key));
         }
     }
 
@@ -531,6 +627,7 @@ impl Controller {
             let status = merge::status(&plan.base, &plan.status, &workload.status);
             if status == workload.status {
                 self.report(now, &key, &plan.then.reports, Written::Ok);
+                self.end(plan.then.ends);
                 continue;
             }
             let mut object = (**object).clone();
@@ -650,6 +747,7 @@ pub(crate) fn same_status(a: &Object, b: &Object) -> bool {
         (Object::Cohort(a), Object::Cohort(b)) => a.status == b.status,
         (Object::AdmissionCheck(a), Object::AdmissionCheck(b)) => a.status == b.status,
         (Object::Job(a), Object::Job(b)) => a.status == b.status,
+        (Object::Pod(a), Object::Pod(b)) => a.status == b.status,
         _ => false,
     }
 }
@@ -689,6 +787,7 @@ fn same_but_status(a: &Object, b: &Object) -> bool {
             (Object::JobSet(a), Object::JobSet(b)) => a.spec == b.spec,
             (Object::RayJob(a), Object::RayJob(b)) => a.spec == b.spec,
             (Object::RayCluster(a), Object::RayCluster(b)) => a.spec == b.spec,
+            (Object::Pod(a), Object::Pod(b)) => a.spec == b.spec,
             (Object::PodTemplate(a), Object::PodTemplate(b)) => a.template == b.template,
             (Object::ProvisioningRequest(a), Object::ProvisioningRequest(b)) => a.spec == b.spec,
             _ => false,

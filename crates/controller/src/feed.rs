@@ -1,17 +1,19 @@
 //! What the engine is told about objects.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use slicegate_admission::CheckSpec;
+use slicegate_admission::lifecycle::assigned_nodes;
+use slicegate_admission::{CheckSpec, Written};
 use slicegate_api::{Kind, Object, ObjectRef, convert, kueue};
 use slicegate_workload::{
     ClusterQueueSpec, CohortSpec, FlavorSpec, Key, LocalQueueSpec, ResourceList, Timestamp, TopologySpec, Workload,
 };
 
-use crate::controller::{Controller, event};
+use crate::controller::{Controller, Report, event};
 use crate::io::EventType;
 use crate::store::key_of;
+use crate::{keys, pods};
 
 /// What the engine was last told.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +25,12 @@ pub(crate) struct Fed {
     flavors: BTreeMap<Box<str>, FlavorSpec>,
     topologies: BTreeMap<Box<str>, TopologySpec>,
     checks: BTreeMap<Box<str>, CheckSpec>,
+    /// Whether a flavor has, or had, a topology or whole slices: only then nodes and what pods use of them matter.
+    pub(crate) placement: bool,
+    /// The admitted workloads whose pods are placed on a node.
+    pub(crate) on_nodes: BTreeMap<Box<str>, BTreeSet<Key>>,
+    /// The workload slices of an elastic job, by its first one.
+    pub(crate) slices: BTreeMap<Key, BTreeSet<Key>>,
     namespaces: BTreeMap<Box<str>, BTreeMap<Box<str>, Box<str>>>,
 }
 
@@ -47,6 +55,19 @@ fn news<K: Ord + Clone, V: PartialEq + Clone>(told: &mut BTreeMap<K, V>, key: &K
     } else {
         told.remove(key);
         News::Gone
+    }
+}
+
+fn remove_from<Q: Ord + ?Sized, K: Ord + std::borrow::Borrow<Q>>(
+    index: &mut BTreeMap<K, BTreeSet<Key>>,
+    at: &Q,
+    key: &Key,
+) {
+    if let Some(set) = index.get_mut(at) {
+        set.remove(key);
+        if set.is_empty() {
+            index.remove(at);
+        }
     }
 }
 
@@ -136,7 +157,12 @@ impl Controller {
                 };
                 match news(&mut self.fed.flavors, name, spec) {
                     News::Same => return,
-                    News::Set(spec) => self.engine.set_flavor(now, spec),
+                    News::Set(spec) => {
+                        if spec.topology.is_some() || spec.whole_slices {
+                            self.start_placement();
+                        }
+                        self.engine.set_flavor(now, spec);
+                    }
                     News::Gone => self.engine.remove_flavor(now, name),
                 }
                 self.mark_workloads(|w| w.status.admission.is_none() && !w.is_finished());
@@ -207,6 +233,19 @@ impl Controller {
                 };
                 self.engine.set_runtime_class(now, name, overhead);
             }
+            Kind::Node => {
+                let node = match &object {
+                    Some(Object::Node(n)) => self.converted(reference, convert::node(n)),
+                    _ => None,
+                };
+                match node {
+                    Some(node) => self.engine.set_node(now, node),
+                    None => self.engine.remove_node(now, name),
+                }
+                self.touched = true;
+                return;
+            }
+            Kind::Pod => return self.feed_pod(now, reference, object.as_ref()),
             Kind::Workload => return self.feed_workload(now, reference, object.as_ref()),
             _ => return,
         }
@@ -230,6 +269,69 @@ impl Controller {
         self.engine.restore_consumed(now, at, key, &consumed);
     }
 
+    /// From now on nodes and the pods on them matter.
+    fn start_placement(&mut self) {
+        if std::mem::replace(&mut self.fed.placement, true) {
+            return;
+        }
+        for kind in [Kind::Node, Kind::Pod] {
+            let all: Vec<ObjectRef> = self.store.all(kind).map(Object::reference).collect();
+            self.dirty.extend(all);
+        }
+    }
+
+    /// Tells the engine what a pod uses of its node, unless the engine gave it its place and knows.
+    fn feed_pod(&mut self, now: Timestamp, reference: &ObjectRef, object: Option<&Object>) {
+        if !self.fed.placement {
+            return;
+        }
+        let key = key_of(reference);
+        let mut usage = None;
+        if let Some(Object::Pod(pod)) = object
+            && let Some(node) = pods::node_of(pod).filter(|_| !pods::is_placed(pod))
+        {
+            usage = self.converted(reference, convert::pod_requests(pod)).map(|requests| (node, requests));
+        }
+        match usage {
+            Some((node, requests)) => self.engine.set_other_pod(now, &key, node, requests),
+            None => self.engine.remove_other_pod(now, &key),
+        }
+        self.touched = true;
+    }
+
+    /// Takes an admission back that was decided, but not yet written, for other pods than the workload asks for now.
+    fn drop_outdated_admission(&mut self, now: Timestamp, key: &Key, new: &Workload) {
+        let decided = self.plans.get(key).is_some_and(|plan| plan.then.reports.contains(&Report::Admission));
+        let same = self.fed.workloads.get(key).is_none_or(|old| old.spec.pod_sets == new.spec.pod_sets);
+        if decided
+            && !same
+            && let Some(plan) = self.plans.remove(key)
+        {
+            self.report(now, key, &plan.then.reports, Written::Failed);
+        }
+    }
+
+    /// Remembers on which nodes a workload is placed, and of which elastic job it is a slice.
+    fn index_workload(&mut self, key: &Key, new: Option<&Workload>) {
+        let first_slice = |w: &Workload| {
+            let name = w.annotations.get(keys::WORKLOAD_SLICE_NAME)?;
+            (!w.is_finished()).then(|| Key::new(key.namespace.clone(), name.clone()))
+        };
+        let old = self.fed.workloads.get(key).cloned();
+        if let Some(first) = old.as_deref().and_then(first_slice) {
+            remove_from(&mut self.fed.slices, &first, key);
+        }
+        if let Some(first) = new.and_then(first_slice) {
+            self.fed.slices.entry(first).or_default().insert(key.clone());
+        }
+        for node in old.iter().filter(|w| !w.is_finished()).flat_map(|w| assigned_nodes(w)) {
+            remove_from(&mut self.fed.on_nodes, node, key);
+        }
+        for node in new.into_iter().filter(|w| !w.is_finished()).flat_map(assigned_nodes) {
+            self.fed.on_nodes.entry(node.into()).or_default().insert(key.clone());
+        }
+    }
+
     fn feed_workload(&mut self, now: Timestamp, reference: &ObjectRef, object: Option<&Object>) {
         let key = key_of(reference);
         let workload = match object {
@@ -241,6 +343,7 @@ impl Controller {
         };
         let Some(workload) = workload else {
             self.mark_stale(&key);
+            self.index_workload(&key, None);
             if self.fed.workloads.remove(&key).is_some() {
                 self.touched = true;
                 self.engine.remove_workload(now, &key);
@@ -259,6 +362,8 @@ impl Controller {
             return;
         }
         self.touched = true;
+        self.index_workload(&key, Some(&workload));
+        self.drop_outdated_admission(now, &key, &workload);
         let mut told = workload.clone();
         if finished {
             // Nothing more is told of it.

@@ -34,6 +34,10 @@ pub const SLICE_CONSTRAINTS: &str = "kueue.x-k8s.io/podset-slice-required-topolo
 pub const POD_SET_GROUP: &str = "kueue.x-k8s.io/podset-group-name";
 /// On a pod: the gate that topology-aware placement removes.
 pub const TOPOLOGY_GATE: &str = "kueue.x-k8s.io/topology";
+/// On a pod: the gate that holds the pods of an elastic job until their slice is admitted.
+pub const ELASTIC_GATE: &str = "kueue.x-k8s.io/elastic-job";
+/// On a pod: how far its index is ahead of its place among the pods of its pod set.
+pub const POD_INDEX_OFFSET: &str = "kueue.x-k8s.io/pod-index-offset";
 /// On a pod template: its Workload.
 pub const WORKLOAD: &str = "kueue.x-k8s.io/workload";
 /// On a pod template: its pod set.

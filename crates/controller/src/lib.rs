@@ -14,13 +14,16 @@ pub mod jobs;
 pub mod keys;
 mod merge;
 pub mod names;
+mod nodes;
 mod notes;
 mod pass;
+mod pods;
 pub mod podset;
 pub mod priority;
 mod reconcile;
 mod store;
 pub mod topology_request;
+mod ungate;
 
 pub use config::Configuration;
 pub use configuration_file::{ConfigurationError, FromFile, from_file, go_duration};

@@ -164,6 +164,9 @@ fn waits(name: &str, entry: &Entry) -> String {
         Cause::Deactivated => "is deactivated".to_owned(),
     };
     let mut text = format!("{name} {reason}");
+    if explanation.grows.is_some() {
+        text.push_str("; an elastic job grows only on the flavor that it runs on");
+    }
     let change = match explanation.verdict {
         Verdict::Admitted | Verdict::Wait => "",
         Verdict::Change => "; it must be changed by its owner",

@@ -145,7 +145,8 @@ impl PodSetInfo {
     }
 }
 
-fn asks_for_topology(annotations: &Map) -> bool {
+/// Whether pods with these annotations are placed by topology.
+pub(crate) fn asks_for_topology(annotations: &Map) -> bool {
     [
         keys::REQUIRED_TOPOLOGY,
         keys::PREFERRED_TOPOLOGY,

@@ -4,13 +4,16 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use slicegate_api::owner::{controller_of, owner_kind};
-use slicegate_api::{Kind, Object, ObjectMeta, ObjectRef, PriorityClass, kueue, provisioning, ray};
+use slicegate_api::{
+    Kind, Node, Object, ObjectMeta, ObjectRef, OwnerReference, Pod, PriorityClass, kueue, provisioning, ray,
+};
 use slicegate_workload::{Key, Timestamp};
 
 use crate::io::WriteId;
 use crate::priority::Classes;
 
-/// How many deleted objects are remembered, so that a late report does not bring them back.
+/// How many deleted objects are remembered, so that a late report does not bring them back: so many pods, which come and go
+/// all the time, and so many others.
 const TOMBSTONES: usize = 4096;
 
 /// One object.
@@ -41,8 +44,15 @@ pub(crate) struct Store {
     slots: BTreeMap<ObjectRef, Slot>,
     owned: BTreeMap<Box<str>, BTreeSet<ObjectRef>>,
     gone: BTreeMap<ObjectRef, u64>,
-    gone_order: VecDeque<ObjectRef>,
+    gone_pods: VecDeque<ObjectRef>,
+    gone_others: VecDeque<ObjectRef>,
     blocked: BTreeSet<(Timestamp, ObjectRef)>,
+}
+
+/// The owners that an object is found by. Pods are found by their Workload.
+fn owners(object: &Object) -> impl Iterator<Item = &OwnerReference> {
+    let owners = object.metadata().owner_references.iter().flatten();
+    owners.filter(|_| object.kind() != Kind::Pod)
 }
 
 fn version(object: &Object) -> Option<u64> {
@@ -76,7 +86,7 @@ impl Store {
         if let Some(old) = &old {
             self.disown(&reference, old);
         }
-        for owner in object.metadata().owner_references.iter().flatten() {
+        for owner in owners(object) {
             self.owned.entry(owner.uid.as_str().into()).or_default().insert(reference.clone());
         }
         Applied::Changed(old)
@@ -94,11 +104,12 @@ impl Store {
             }
         }
         if let Some(version) = version(object) {
+            let order = if reference.kind == Kind::Pod { &mut self.gone_pods } else { &mut self.gone_others };
             if self.gone.insert(reference.clone(), version).is_none() {
-                self.gone_order.push_back(reference.clone());
+                order.push_back(reference.clone());
             }
-            while self.gone_order.len() > TOMBSTONES {
-                if let Some(oldest) = self.gone_order.pop_front() {
+            while order.len() > TOMBSTONES {
+                if let Some(oldest) = order.pop_front() {
                     self.gone.remove(&oldest);
                 }
             }
@@ -115,7 +126,7 @@ impl Store {
     }
 
     fn disown(&mut self, reference: &ObjectRef, object: &Object) {
-        for owner in object.metadata().owner_references.iter().flatten() {
+        for owner in owners(object) {
             if let Some(set) = self.owned.get_mut(owner.uid.as_str()) {
                 set.remove(reference);
                 if set.is_empty() {
@@ -221,6 +232,22 @@ impl Store {
     pub(crate) fn flavor(&self, name: &str) -> Option<&kueue::ResourceFlavor> {
         match self.get(&ObjectRef::new(Kind::ResourceFlavor, "", name))? {
             Object::ResourceFlavor(f) => Some(f),
+            _ => None,
+        }
+    }
+
+    /// A Pod that has not ended.
+    pub(crate) fn pod(&self, namespace: &str, name: &str) -> Option<&Arc<Pod>> {
+        match self.get(&ObjectRef::new(Kind::Pod, namespace, name))? {
+            Object::Pod(p) => Some(p),
+            _ => None,
+        }
+    }
+
+    /// A Node.
+    pub(crate) fn node(&self, name: &str) -> Option<&Arc<Node>> {
+        match self.get(&ObjectRef::new(Kind::Node, "", name))? {
+            Object::Node(n) => Some(n),
             _ => None,
         }
     }

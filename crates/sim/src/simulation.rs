@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use slicegate_api::defaulting::JobPolicy;
 use slicegate_api::scenario::Scenario;
 use slicegate_api::{Kind, Object, ObjectRef};
 use slicegate_controller::{Configuration, Controller, EventRecord, WriteError, WriteOutcome};
@@ -13,6 +12,7 @@ use crate::defaults;
 use crate::duration::Elapsed;
 use crate::input::{Files, Input, Item, ScenarioError};
 use crate::plan::{Action, Plan, Step};
+use crate::report::Report;
 use crate::store::{History, Store, Webhooks};
 use crate::timeline::{Entry, EntryKind};
 use crate::verdict::{JobVerdict, verdicts};
@@ -53,6 +53,8 @@ pub struct Outcome {
     pub events: Vec<RecordedEvent>,
     /// What became of each job.
     pub verdicts: Vec<JobVerdict>,
+    /// How well the chips were used.
+    pub report: Report,
 }
 
 impl Outcome {
@@ -119,6 +121,14 @@ pub enum Violation {
         /// The node.
         node: Box<str>,
     },
+    /// A pod is ready on a node that does not answer.
+    #[error("{pod} is taken for ready, but its node {node} does not answer")]
+    NotReady {
+        /// The pod.
+        pod: ObjectRef,
+        /// The node.
+        node: Box<str>,
+    },
     /// Pods of several Jobs lie in one exclusive topology domain.
     #[error("{domain} holds pods of several exclusive Jobs of one priority: {}", keys.join(", "))]
     SharedDomain {
@@ -151,9 +161,7 @@ impl Simulation<Controller> {
     /// # Errors
     /// If the scenario cannot be played; all that is wrong with it.
     pub fn new(input: Input, files: &dyn Files, configuration: Configuration) -> Result<Self, Vec<ScenarioError>> {
-        // The pods of elastic jobs are not gated here: the controller lifts no gates yet.
-        let policy = JobPolicy { elastic_jobs: false, ..configuration.job_policy() };
-        let webhooks = Webhooks { policy, rules: configuration.rules() };
+        let webhooks = Webhooks { policy: configuration.job_policy(), rules: configuration.rules() };
         let mut simulation = Self::with(input, files, Controller::new(configuration))?;
         simulation.world.store.set_webhooks(webhooks);
         Ok(simulation)
@@ -242,6 +250,7 @@ impl<A: Admission> Simulation<A> {
         }
         let changed = self.settle();
         if changed || self.world.timeline.len() > told {
+            self.world.measure();
             self.last = at;
         }
         let only_wakes_left = self.world.queue.iter().all(|event| *event == Event::Wake);
@@ -265,9 +274,11 @@ impl<A: Admission> Simulation<A> {
         let verdicts = verdicts(&self.world, later.filter_map(Step::item));
         let history = self.world.store.take_history();
         let objects = self.world.store.take_objects();
+        let end = self.stopped.unwrap_or(self.last);
         Outcome {
             start: self.world.settings.start,
-            end: self.stopped.unwrap_or(self.last),
+            end,
+            report: self.world.gauge.finish(end),
             stopped: self.stopped.is_some(),
             timeline: self.world.timeline,
             warnings: self.world.warnings,
@@ -468,6 +479,11 @@ impl World {
                 && self.nodes.node_of(key).is_none_or(|on| *on.name != *node)
             {
                 found.push(Violation::Homeless { pod: key.clone(), node: node.into() });
+            }
+            if let Some(on) = self.nodes.node_of(key).filter(|node| !node.ready)
+                && crate::cluster::is_running(pod)
+            {
+                found.push(Violation::NotReady { pod: key.clone(), node: on.name.clone() });
             }
         }
         found

@@ -34,6 +34,10 @@ pub enum EntryKind {
     NodesReady,
     /// A node pool shrinks.
     ScaleDown,
+    /// A host or a program broke.
+    HostFailed,
+    /// Nodes of a broken host are gone.
+    NodesLost,
     /// The pods of a job find no node.
     Unschedulable,
     /// The pods of a job wait for nodes.
@@ -80,6 +84,8 @@ impl EntryKind {
             Self::ScaleUp => "scaleUp",
             Self::NodesReady => "nodesReady",
             Self::ScaleDown => "scaleDown",
+            Self::HostFailed => "hostFailed",
+            Self::NodesLost => "nodesLost",
             Self::Unschedulable => "unschedulable",
             Self::Scheduling => "scheduling",
             Self::Running => "running",

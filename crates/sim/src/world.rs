@@ -9,14 +9,16 @@ use slicegate_workload::Timestamp;
 
 use crate::clock::EventQueue;
 use crate::cluster::dws::Step;
-use crate::cluster::{ClassId, Nodes, PoolId};
+use crate::cluster::{ClassId, NodeId, Nodes, PoolId};
 use crate::defaults::annotation;
 use crate::duration::parse_duration;
 use crate::narrator::Narrator;
 use crate::plan::{Action, Settings};
+use crate::report::Gauge;
 use crate::store::{Store, controller_of};
 use crate::timeline::{Entry, EntryKind};
 use crate::verdict::{JobVerdict, verdict_on};
+use crate::workloads::pod_failures::PodFailures;
 
 /// Something that is due.
 #[derive(Clone, PartialEq, Debug)]
@@ -28,7 +30,7 @@ pub(crate) enum Event {
     /// The containers of a pod start.
     PodStart { pod: ObjectRef, uid: Box<str> },
     /// They end.
-    PodFinish { pod: ObjectRef, uid: Box<str> },
+    PodFinish { pod: ObjectRef, uid: Box<str>, restarts: i32 },
     /// A pod that was told to stop has stopped.
     PodGone { pod: ObjectRef, uid: Box<str> },
     /// The Job controller tries again to make pods.
@@ -39,6 +41,10 @@ pub(crate) enum Event {
     NodesReady { pool: PoolId, number: u64 },
     /// Nodes may have been idle for long enough.
     ScaleDown { pool: PoolId, idle_since: Timestamp },
+    /// The nodes of a broken host's slice are given up.
+    NodesLost { pool: PoolId, nodes: Vec<NodeId>, repair: Option<i64> },
+    /// Nodes come back from their repair.
+    NodesBack { pool: PoolId, number: u64 },
     /// A ProvisioningRequest goes on.
     Request { request: ObjectRef, uid: Box<str>, step: Step },
     /// A finished object has lived long enough.
@@ -80,6 +86,12 @@ pub(crate) struct World {
     pub(crate) idle_watch: BTreeSet<(PoolId, Timestamp)>,
     pub(crate) searching: BTreeSet<ObjectRef>,
     pub(crate) stuck: BTreeSet<ClassId>,
+    /// The pods of Jobs that failed, by the uid of the Job.
+    pub(crate) failures: BTreeMap<Box<str>, PodFailures>,
+    /// Pods that their Job has counted or does not want any more, by uid.
+    pub(crate) untracked: BTreeSet<Box<str>>,
+    /// How well the chips are used.
+    pub(crate) gauge: Gauge,
     /// What became of jobs that were deleted because their time to live was over.
     pub(crate) expired: BTreeMap<ObjectRef, JobVerdict>,
     /// Jobs that cannot run for a reason that no workload, pod or node shows.
@@ -169,7 +181,7 @@ impl World {
     pub(crate) fn happen(&mut self, event: Event) {
         match event {
             Event::PodStart { pod, uid } => self.pod_start(&pod, &uid),
-            Event::PodFinish { pod, uid } => self.pod_finish(&pod, &uid),
+            Event::PodFinish { pod, uid, restarts } => self.pod_finish(&pod, &uid, restarts),
             Event::PodGone { pod, uid } => self.pod_gone(&pod, &uid),
             Event::JobRetry { job } => {
                 self.retrying.remove(&job);
@@ -177,6 +189,8 @@ impl World {
             }
             Event::RayDone { job, uid, id } => self.ray_done(&job, &uid, &id),
             Event::NodesReady { pool, number } => self.nodes_ready(pool, number),
+            Event::NodesLost { pool, nodes, repair } => self.nodes_lost(pool, &nodes, repair),
+            Event::NodesBack { pool, number } => self.nodes_back(pool, number),
             Event::ScaleDown { pool, idle_since } => self.scale_down(pool, idle_since),
             Event::Request { request, uid, step } => self.request_step(&request, &uid, step),
             Event::Expire { object, uid } => {
@@ -211,16 +225,34 @@ impl World {
             }
         }
         match object {
-            Object::JobSet(_) => _ = self.dirty.jobsets.insert(key),
-            Object::Job(_) => _ = self.dirty.jobs.insert(key),
-            Object::RayJob(_) => _ = self.dirty.rayjobs.insert(key),
-            Object::RayCluster(_) => _ = self.dirty.ray_clusters.insert(key),
+            Object::JobSet(_) => {
+                self.gauge.job_changed(&key);
+                self.dirty.jobsets.insert(key);
+            }
+            Object::Job(job) => {
+                if gone {
+                    self.failures.remove(job.metadata.uid.as_deref().unwrap_or_default());
+                }
+                self.gauge.job_changed(&key);
+                self.dirty.jobs.insert(key);
+            }
+            Object::RayJob(_) => {
+                self.gauge.job_changed(&key);
+                self.dirty.rayjobs.insert(key);
+            }
+            Object::RayCluster(_) => {
+                if let Some(top) = self.top_owner(&key) {
+                    self.gauge.job_changed(&top);
+                }
+                self.dirty.ray_clusters.insert(key);
+            }
             Object::ProvisioningRequest(_) => _ = self.dirty.requests.insert(key),
             Object::Pod(pod) => {
                 if !gone && pod.status.as_ref().is_none_or(|s| s.phase.as_deref() == Some("Pending")) {
                     self.look_for_missing(pod);
                 }
                 self.observe_pod(&key, pod, gone);
+                self.gauge.pod_changed(&key);
             }
             Object::Node(_) => self.observe_node(object, gone),
             _ => {}

@@ -116,6 +116,7 @@ fn text(args: &SimulateArgs, outcome: &Outcome, at: &[i64], colour: bool) -> Str
         text.push('\n');
     }
     text.push_str(&render::summary(outcome));
+    text.push_str(&render::chips(outcome));
     text
 }
 

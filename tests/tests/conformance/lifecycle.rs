@@ -5,8 +5,9 @@ use std::path::Path;
 
 use serde_json::Value;
 use slicegate_admission::lifecycle::{
-    At, eviction_pending_latency, execution_seconds, latest_retry, needs_second_pass, pods_ready_timeout,
-    priority_changed, required_checks, set_quota_reservation, set_requeue_state, sync_admitted, sync_checks,
+    At, assigned_nodes, eviction_pending_latency, execution_seconds, latest_retry, needs_second_pass,
+    pods_ready_timeout, priority_changed, requests_topology, required_checks, set_quota_reservation, set_requeue_state,
+    sync_admitted, sync_checks,
 };
 use slicegate_admission::{Gates, WaitForPodsReady};
 use slicegate_tests::objects;
@@ -19,7 +20,7 @@ type Suite = (&'static str, fn(&Value) -> Result);
 
 /// Runs the suites of the folder `checks` that are about one workload alone.
 pub(crate) fn run(corpus: &Path, kind: &str, report: &mut Report) {
-    let suites: [Suite; 13] = [
+    let suites: [Suite; 15] = [
         ("sync-admitted-condition", admitted_condition),
         ("sync-admission-checks", admission_checks),
         ("set-quota-reservation", quota_reservation),
@@ -33,6 +34,8 @@ pub(crate) fn run(corpus: &Path, kind: &str, report: &mut Report) {
         ("is-on-hold", on_hold),
         ("sync-check-states", check_states),
         ("eviction-pending-latency", latency),
+        ("tas-assigned-nodes", nodes),
+        ("explicitly-requests-tas", topology_requested),
     ];
     for (suite, run) in suites {
         report.suite(corpus, kind, suite, |case| {
@@ -77,6 +80,18 @@ fn admitted_condition(case: &Value) -> Result {
     expect_eq("conditions", &sorted(&workload.status), &sorted(&want))?;
     let seconds = expect["accumulatedPastExecutionTimeSeconds"].as_i64();
     expect_eq("seconds", &workload.status.accumulated_past_execution_time_seconds.map(i64::from), &seconds)
+}
+
+fn nodes(case: &Value) -> Result {
+    let workload = workload(&case["workload"])?;
+    let got: BTreeSet<Box<str>> = assigned_nodes(&workload).into_iter().map(Into::into).collect();
+    expect_eq("nodes", &got, &names(&case["expect"]["nodes"]))
+}
+
+fn topology_requested(case: &Value) -> Result {
+    let object = serde_json::json!({ "kind": "Workload", "spec": { "podSets": case["podSets"] } });
+    let got = requests_topology(&workload(&object)?.spec.pod_sets);
+    expect_eq("requested", &got, &(case["expect"]["requested"] == true))
 }
 
 fn names(value: &Value) -> BTreeSet<Box<str>> {

@@ -8,7 +8,7 @@ use slicegate_flavor::{
 };
 use slicegate_preemption::{LocalQueueUsage, Planner, Preemptor, Request, Target, WorkloadRef, World as _};
 use slicegate_quota::{Amount, FlavorId, FlavorResourceId, Forest, NodeId, ResourceId};
-use slicegate_workload::Key;
+use slicegate_workload::{ConditionType, Key};
 
 use super::Engine;
 use super::ids::WorkloadId;
@@ -191,11 +191,14 @@ impl Engine {
         Some(Assigned { assignment, targets, slice: slice.filter(|_| !dropped) })
     }
 
-    /// The workload of this key, if it holds quota of the ClusterQueue.
-    fn slice_in(&self, node: NodeId, key: &Key) -> Option<WorkloadRef> {
+    /// The workload of this key, if it holds quota of the ClusterQueue that it may hand on: one that is evicted gives its quota
+    /// back for others.
+    pub(super) fn slice_in(&self, node: NodeId, key: &Key) -> Option<WorkloadRef> {
         let id = self.state.records.find(key)?;
-        let holding = self.state.records.get(id)?.holding.as_ref()?;
-        (holding.node == node).then(|| reference(id))
+        let record = self.state.records.get(id)?;
+        let evicted = record.status.conditions.is_true(&ConditionType::Evicted);
+        let holding = record.holding.as_ref()?;
+        (holding.node == node && !evicted).then(|| reference(id))
     }
 
     /// What a workload that holds quota was given, by pod set.

@@ -144,8 +144,12 @@ impl Engine {
     /// The numbers behind an assignment: every flavor that was tried, with its quota.
     fn numbers(&self, id: WorkloadId, node: NodeId, assignment: &Assignment) -> Explanation {
         let mut explanation = Explanation::default();
+        // What the slice that is replaced hands on need not be free.
+        let (grows, handed_on) = self.handed_on(id, node);
+        explanation.grows = grows;
         // What pod sets before take of the same flavors.
         let mut before: Vec<(FlavorResourceId, Amount)> = Vec::new();
+        before.extend(handed_on.iter().map(|&(pair, amount)| (pair, Amount::ZERO.minus(amount))));
         for result in &assignment.pod_sets {
             let flavors: Vec<FlavorExplanation> =
                 result.attempts.iter().map(|attempt| self.flavor_numbers(node, result, attempt, &before)).collect();
@@ -184,6 +188,17 @@ impl Engine {
         explanation
     }
 
+    /// The slice that a workload replaces, and what that uses.
+    fn handed_on(&self, id: WorkloadId, node: NodeId) -> (Option<Key>, Vec<(FlavorResourceId, Amount)>) {
+        let none = (None, Vec::new());
+        let replaces = self.state.records.get(id).and_then(|r| r.extras.as_ref()?.replaces.as_ref());
+        let Some(key) = replaces.filter(|_| self.config.gates.elastic_jobs_via_workload_slices) else { return none };
+        let Some(old) = self.slice_in(node, key) else { return none };
+        let record = self.state.records.get(WorkloadId::from_index(old.index()));
+        let usage = record.and_then(|r| r.holding.as_ref()).map(|h| h.usage.clone()).unwrap_or_default();
+        (Some(key.clone()), usage)
+    }
+
     fn flavor_numbers(
         &self,
         node: NodeId,
@@ -200,7 +215,7 @@ impl Engine {
             for &(resource, amount) in &result.requests {
                 let Some(pair) = self.pair_in_view(node, attempt.flavor, resource) else { continue };
                 let taken = before.iter().filter(|(p, _)| *p == pair).fold(Amount::ZERO, |sum, (_, a)| sum.plus(*a));
-                resources.push(self.resource_numbers(node, pair, resource, taken.plus(Amount::new(amount))));
+                resources.push(self.resource_numbers(node, pair, resource, taken.plus(Amount::new(amount)).or_zero()));
             }
         }
         FlavorExplanation {

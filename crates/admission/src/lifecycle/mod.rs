@@ -9,6 +9,7 @@ mod deactivate;
 mod evict;
 mod execution;
 mod finish;
+mod nodes;
 mod order;
 mod pending;
 mod pods_ready;
@@ -30,6 +31,7 @@ pub use deactivate::{DeactivationCause, deactivate, set_deactivation_target, sho
 pub use evict::{EvictionReason, EvictionStep, evict, eviction_event, eviction_pending_latency, preempt, release};
 pub use execution::{MaxExecutionTime, execution_seconds, max_execution_time};
 pub use finish::{FinishReason, finish};
+pub use nodes::{assigned_nodes, requests_topology};
 pub use order::priority_changed;
 pub use pending::{PendingFacts, QueueFact, set_pending, sync_pending};
 pub use pods_ready::{PodsReadyCause, PodsReadyStep, pods_ready_step, pods_ready_timeout};

@@ -9,11 +9,12 @@ use super::FinishReason;
 /// The annotation that names the slice which a slice replaces.
 pub const REPLACEMENT_ANNOTATION: &str = "kueue.x-k8s.io/workload-slice-replacement-for";
 
-/// The key of the slice that the workload replaces.
+/// The key of the slice that the workload replaces. A slice of another namespace belongs to somebody else: naming it means
+/// nothing.
 pub fn replaced_slice(workload: &Workload) -> Option<Key> {
     let text = workload.annotations.get(REPLACEMENT_ANNOTATION)?;
     let (namespace, name) = text.split_once('/')?;
-    (!namespace.is_empty() && !name.is_empty()).then(|| Key::new(namespace, name))
+    (*namespace == *workload.key.namespace && !name.is_empty()).then(|| Key::new(namespace, name))
 }
 
 /// A slice to finish.
@@ -110,6 +111,16 @@ mod tests {
             }
         }
         workload
+    }
+
+    #[test]
+    fn nobody_replaces_what_belongs_to_another_namespace() {
+        let mut new = slice("new", 2, Some("old"), false, false);
+        assert_eq!(replaced_slice(&new), Some(Key::new("ns", "old")));
+        for other in ["other/old", "ns/", "/old", "old", ""] {
+            new.annotations.insert(REPLACEMENT_ANNOTATION.into(), other.into());
+            assert_eq!(replaced_slice(&new), None, "{other}");
+        }
     }
 
     fn names(slices: &[Workload]) -> (String, String, Vec<(String, FinishReason)>) {

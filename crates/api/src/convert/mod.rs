@@ -5,6 +5,7 @@
 
 mod config;
 mod error;
+mod node;
 mod pod;
 mod scheduling;
 mod time;
@@ -13,6 +14,7 @@ mod workload;
 
 pub use config::{cluster_queue, cohort, flavor, limit_range, local_queue, topology};
 pub use error::{ConvertError, Problem};
+pub use node::{node, node_ready, pod_requests};
 pub use pod::{pod_spec, quantity, quantity_to_api, resource_list, resource_list_to_api};
 pub use scheduling::{label_selector, taint, taint_to_api, toleration, toleration_to_api};
 pub use time::{time_to_api, timestamp};

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use slicegate_admission::lifecycle;
 use slicegate_api::provisioning::{
     LocalReference, ProvisioningRequest, ProvisioningRequestPodSet, ProvisioningRequestSpec,
 };
@@ -196,6 +197,20 @@ pub fn entries(
     Ok(all)
 }
 
+/// What entries ask for beyond pods that have their capacity already.
+fn beyond(mut entries: Vec<Entry>, workload: &kueue::Workload, at_hand: &BTreeMap<String, i32>) -> Vec<Entry> {
+    if at_hand.is_empty() {
+        return entries;
+    }
+    for entry in &mut entries {
+        let names = entry.members.iter().filter_map(|&i| workload.spec.pod_sets.get(i)).map(|p| &p.name);
+        let there = names.filter_map(|name| at_hand.get(name)).fold(0_i32, |sum, &n| sum.saturating_add(n));
+        entry.count = entry.count.saturating_sub(there);
+    }
+    entries.retain(|entry| entry.count > 0);
+    entries
+}
+
 /// Whether two pods fit into the same places.
 fn same_requirements(a: &PodSpec, b: &PodSpec) -> bool {
     let requests = |containers: &[k8s_openapi::api::core::v1::Container]| -> Vec<_> {
@@ -346,7 +361,9 @@ impl Controller {
         };
         // Without an assignment there is nothing to ask for; it will come.
         let Ok(needed) = is_needed(object, &config.spec) else { return };
-        if !needed {
+        let entries = if needed { entries(object, &config.spec) } else { Ok(Vec::new()) };
+        let Ok(entries) = entries.map(|all| beyond(all, object, &self.pods_at_hand(workload))) else { return };
+        if entries.is_empty() {
             if let Some((_, request)) = &active {
                 self.delete_request(request);
             }
@@ -356,7 +373,6 @@ impl Controller {
             }
             return;
         }
-        let Ok(entries) = entries(object, &config.spec) else { return };
         let wanted = check.retry_count.unwrap_or(0).saturating_add(1);
         let failed = |r: &ProvisioningRequest| holds(r, "Failed").is_some() || holds(r, "BookingExpired").is_some();
         match active {
@@ -384,6 +400,25 @@ impl Controller {
                 }
             }
         }
+    }
+
+    /// The pods of an elastic job that a slice took over from the one that it replaced, by pod set, if no capacity is to be asked
+    /// for them.
+    fn pods_at_hand(&self, workload: &Workload) -> BTreeMap<String, i32> {
+        let mut counts = BTreeMap::new();
+        if !self.config.provision_only_added_pods {
+            return counts;
+        }
+        let Some(old) = lifecycle::replaced_slice(workload).and_then(|key| self.store.workload(&key)) else {
+            return counts;
+        };
+        let Some(admission) = &old.status.admission else { return counts };
+        let asked = |name: &str| old.spec.pod_sets.iter().find(|p| p.name == name).map_or(0, |p| p.count);
+        for assignment in &admission.pod_set_assignments {
+            let asked = asked(&assignment.name);
+            counts.insert(assignment.name.clone(), assignment.count.unwrap_or(asked).min(asked));
+        }
+        counts
     }
 
     /// Makes the PodTemplates of a request and, once they are there, the request.

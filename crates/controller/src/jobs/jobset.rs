@@ -1,5 +1,6 @@
 //! JobSets.
 
+use slicegate_admission::Gates;
 use slicegate_api::jobset::{GROUP, JobSet, ReplicatedJob};
 use slicegate_api::{ObjectMeta, kueue};
 
@@ -79,6 +80,11 @@ impl Integration for JobSet {
             changed |= podset::restore(&mut job.template.spec.get_or_insert_default().template, info);
         }
         changed
+    }
+
+    /// The size of a JobSet is fixed once it runs.
+    fn is_elastic(&self, _: &Gates) -> bool {
+        false
     }
 
     fn is_active(&self) -> bool {

@@ -8,7 +8,7 @@ use super::{Finished, Integration, JobContext, JobError, expect_infos, ray};
 use crate::podset::{self, PodSetInfo};
 
 /// The pod set of the pod that submits the program.
-const SUBMITTER: &str = "submitter";
+pub(crate) const SUBMITTER: &str = "submitter";
 /// Its container.
 const SUBMITTER_CONTAINER: &str = "ray-job-submitter";
 

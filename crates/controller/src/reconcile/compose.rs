@@ -16,6 +16,9 @@ use crate::priority::{self, PriorityError};
 use crate::store::workload_ref;
 use crate::{keys, names};
 
+/// So many Workloads of one generation of an elastic job are tried.
+const MOST_NAMES: u32 = 100;
+
 impl Controller {
     /// The priority of the job's Workload; an Event tells of a class that is missing.
     pub(super) fn priority_of(&mut self, view: &JobView) -> Option<priority::Priority> {
@@ -34,8 +37,23 @@ impl Controller {
         }
     }
 
-    /// The name of the job's Workload.
+    /// The name of the job's next Workload. An elastic job has one for each generation, and more if those ended already.
     pub(super) fn workload_name(&self, view: &JobView) -> String {
+        let is_past = |name: &str| {
+            let key = Key::new(view.object.namespace(), name);
+            view.elastic && self.fed.workloads.get(&key).is_some_and(|w| super::slices::is_past(w))
+        };
+        let mut name = self.numbered_name(view, 0);
+        for number in 1..=MOST_NAMES {
+            if !is_past(&name) {
+                break;
+            }
+            name = self.numbered_name(view, number);
+        }
+        name
+    }
+
+    fn numbered_name(&self, view: &JobView, number: u32) -> String {
         let metadata = view.object.metadata();
         let generation = metadata.generation.unwrap_or_default();
         let extra = match &view.object {
@@ -51,6 +69,7 @@ impl Controller {
             }
             _ => generation.to_string(),
         };
+        let extra = if number == 0 { extra } else { format!("{extra}_{number}") };
         names::workload(names::Owner {
             kind: view.object.kind().as_str(),
             group: as_job(&view.object).map_or("", |j| j.group()),
@@ -101,6 +120,12 @@ impl Controller {
                 annotations.insert(keys::WORKLOAD_SLICE_REPLACEMENT_FOR.to_owned(), old.to_string());
             }
         }
+        // The template of a job that runs holds what it was started with; the slice that it runs as knows how it was before.
+        let mut pod_sets = view.pod_sets.clone();
+        if let Some(old) = replaces.and_then(|old| self.store.workload(old)) {
+            pod_sets.clone_from(&old.spec.pod_sets);
+            super::slices::follow(&mut pod_sets, &view.pod_sets);
+        }
         let workload = kueue::Workload {
             metadata: ObjectMeta {
                 name: Some(name.clone()),
@@ -112,7 +137,7 @@ impl Controller {
                 ..ObjectMeta::default()
             },
             spec: kueue::WorkloadSpec {
-                pod_sets: view.pod_sets.clone(),
+                pod_sets,
                 queue_name: label(job, keys::QUEUE_NAME).unwrap_or_default().to_owned(),
                 priority_class_ref: priority.class_ref(),
                 priority: Some(priority.value),

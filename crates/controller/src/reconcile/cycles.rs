@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use slicegate_admission::{Cycle, Entry, Event, Eviction, Outcome};
-use slicegate_workload::{Key, Timestamp};
+use slicegate_workload::{ConditionType, Key, Timestamp};
 
 use crate::controller::{Controller, Report, Then, event};
 use crate::io::{EventRecord, EventType, field_manager};
@@ -64,17 +64,19 @@ impl Controller {
     fn take_entry(&mut self, entry: Entry) {
         let admitted = matches!(entry.outcome, Outcome::Admitted { .. });
         self.mark_stale(&entry.workload);
+        // The slice that this one replaces ends once the admission is written.
+        let ends = entry.then.and_then(|next| {
+            let finished = next.status.conditions.get(&ConditionType::Finished)?.clone();
+            Some((next.workload, finished, next.events.iter().map(record).collect()))
+        });
         if let Some(status) = &entry.status {
             let then = Then {
                 events: entry.events.iter().map(record).collect(),
                 reports: if admitted { vec![Report::Admission] } else { Vec::new() },
+                ends: ends.into_iter().collect(),
                 ..Then::default()
             };
             self.plan_status(&entry.workload, field_manager::ADMISSION, status, then);
-        }
-        if let Some(next) = entry.then {
-            let then = Then { events: next.events.iter().map(record).collect(), ..Then::default() };
-            self.plan_status(&next.workload, field_manager::ADMISSION, &next.status, then);
         }
     }
 

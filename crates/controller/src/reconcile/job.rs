@@ -183,11 +183,13 @@ impl Controller {
                 .into_iter()
                 .map(|p| slicegate_workload::ReclaimablePods { name: p.name.into(), count: p.count })
                 .collect();
-            let shrinks = workload
-                .status
-                .reclaimable_pods
-                .iter()
-                .any(|old| pods.iter().find(|p| p.name == old.name).is_none_or(|p| p.count < old.count));
+            // The size of an elastic job may have become less than what it no longer needed.
+            let shrinks = !view.elastic
+                && workload
+                    .status
+                    .reclaimable_pods
+                    .iter()
+                    .any(|old| pods.iter().find(|p| p.name == old.name).is_none_or(|p| p.count < old.count));
             if pods != workload.status.reclaimable_pods
                 && !shrinks
                 && let Some(plan) = self.plan(key)
@@ -216,7 +218,10 @@ impl Controller {
         }
         if view.suspended {
             if workload.is_admitted() {
-                self.settle_or(now, view, key, Self::start_job);
+                // Pods of an elastic job that was stopped to move elsewhere must be gone first.
+                if !view.elastic || !view.active {
+                    self.settle_or(now, view, key, Self::start_job);
+                }
                 return;
             }
             if workload.has_quota_reservation() {
@@ -231,9 +236,11 @@ impl Controller {
             self.settle_or(now, view, key, |_, _, _, _| {});
             return;
         }
-        let may_run = workload.is_admitted() || view.elastic && self.runs_as_another_slice(view, key);
+        let may_run = workload.is_admitted() || view.elastic && self.runs_as_another_slice(view, key, &workload);
         if !may_run {
             self.stop_job(view, Some(key), "Not admitted by cluster queue");
+        } else if workload.is_admitted() && view.elastic && self.runs_elsewhere(view, &object) {
+            self.stop_job(view, Some(key), "Admitted on other flavors than those it runs on");
         }
     }
 

@@ -35,10 +35,18 @@ impl Controller {
         }
         let mut all = self.workloads_of(&view.object);
         all.sort_by_key(|k| self.fed.workloads.get(k).map(|w| (w.created, w.uid.clone())));
-        if view.elastic
-            && let Choice::Made(choice) = self.choose_slice(now, view, &all)
-        {
-            return choice;
+        if view.elastic {
+            self.let_past_slices_go(&mut all);
+            if let Choice::Made(choice) = self.choose_slice(now, view, &all) {
+                return choice;
+            }
+            // All that is left of a job that has ended tells of its end.
+            if view.finished.is_some()
+                && let Some(last) = all.pop()
+            {
+                self.let_go(&all);
+                return Some(last);
+            }
         }
         let (matching, mut others): (Vec<Key>, Vec<Key>) = all.into_iter().partition(|k| self.is_equivalent(view, k));
         let mut matching = matching.into_iter();

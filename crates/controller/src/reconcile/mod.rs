@@ -2,8 +2,10 @@
 
 mod compose;
 mod cycles;
+mod gates;
 mod job;
 mod matching;
+mod nodes;
 mod prebuilt;
 mod queues;
 mod slices;

@@ -1,8 +1,8 @@
 //! Elastic jobs: a job whose size changes is a chain of Workloads, each of which replaces the one before.
 
-use slicegate_admission::lifecycle::{self, At};
+use slicegate_admission::lifecycle::{self, At, FinishReason};
 use slicegate_api::kueue;
-use slicegate_workload::{Key, Timestamp, Workload};
+use slicegate_workload::{ConditionType, Key, Status, Timestamp, Workload};
 
 use super::job::JobView;
 use crate::controller::{Controller, Then};
@@ -44,11 +44,46 @@ fn compare(job: &[kueue::PodSet], workload: &[kueue::PodSet]) -> Sizes {
     }
 }
 
+/// Whether a slice ended since another one took its place, or since it stood for nothing any more.
+pub(super) fn is_past(workload: &Workload) -> bool {
+    let finished = workload.status.conditions.get(&ConditionType::Finished).filter(|c| c.status == Status::True);
+    let past = [FinishReason::WorkloadSliceReplaced, FinishReason::OutOfSync];
+    finished.is_some_and(|c| past.iter().any(|reason| reason.as_str() == &*c.reason))
+}
+
 impl Controller {
+    /// Takes slices that are past out of a list of the Workloads of an elastic job, and lets them go: they stay as a record, but
+    /// whoever deletes them may.
+    pub(super) fn let_past_slices_go(&mut self, all: &mut Vec<Key>) {
+        let (past, rest) = std::mem::take(all)
+            .into_iter()
+            .partition::<Vec<Key>, _>(|key| self.fed.workloads.get(key).is_some_and(|w| is_past(w)));
+        *all = rest;
+        self.let_go(&past);
+    }
+
+    /// Removes the finalizers of Workloads.
+    pub(super) fn let_go(&mut self, all: &[Key]) {
+        for key in all {
+            if let Some(object) = self.store.workload(key).cloned()
+                && !self.store.is_locked(&workload_ref(key))
+            {
+                self.drop_finalizer(&object);
+            }
+        }
+    }
+
     /// Chooses the slice that an elastic job is compared with, and makes it follow the size of the job.
     pub(super) fn choose_slice(&mut self, now: Timestamp, view: &JobView, all: &[Key]) -> Choice {
         let known: Vec<std::sync::Arc<Workload>> =
             all.iter().filter_map(|k| self.fed.workloads.get(k).cloned()).filter(|w| !w.is_finished()).collect();
+        // A slice that is evicted keeps its quota until nothing of the job runs any more; until then it stands for the job. So
+        // does one that is deleted while it holds quota.
+        if view.finished.is_none()
+            && let Some(ends) = known.iter().find(|w| w.has_quota_reservation() && (w.is_evicted() || w.deleting))
+        {
+            return Choice::Made(Some(ends.key.clone()));
+        }
         let slices: Vec<&Workload> = known.iter().map(AsRef::as_ref).collect();
         let chain = lifecycle::normalize_slices(&slices);
         for end in &chain.finish {
@@ -65,6 +100,11 @@ impl Controller {
         }
         let known = self.store.workload(&selected).cloned().zip(self.fed.workloads.get(&selected).cloned());
         let Some((object, workload)) = known else { return Choice::None };
+        if workload.deleting && chain.running.is_some() {
+            // Somebody does not want the job to grow like this; it runs on, and asks anew.
+            self.let_go(&[selected]);
+            return Choice::Made(chain.running);
+        }
         match compare(&view.pod_sets, &object.spec.pod_sets) {
             Sizes::Different => Choice::None,
             Sizes::Equal => Choice::Made(Some(selected)),
@@ -72,7 +112,7 @@ impl Controller {
                 if self.sync_priority(view, &selected, &object) {
                     return Choice::Made(None);
                 }
-                if !workload.is_evicted() && chain.running.is_none() {
+                if chain.running.is_none() {
                     self.create_workload(view, Some(&selected));
                 }
                 Choice::Made(Some(selected))
@@ -82,9 +122,7 @@ impl Controller {
                     return Choice::Made(None);
                 }
                 let mut new = (*object).clone();
-                for (there, wanted) in new.spec.pod_sets.iter_mut().zip(&view.pod_sets) {
-                    there.count = wanted.count;
-                }
+                follow(&mut new.spec.pod_sets, &view.pod_sets);
                 self.write(field_manager::JOB, Operation::Update(new.into()), Then::default());
                 Choice::Made(None)
             }
@@ -101,11 +139,35 @@ impl Controller {
             .collect()
     }
 
-    /// Whether another slice of the job than this one may run.
-    pub(super) fn runs_as_another_slice(&self, view: &JobView, key: &Key) -> bool {
-        self.other_slices(view, key)
-            .iter()
-            .filter_map(|k| self.fed.workloads.get(k))
-            .any(|w| w.is_admitted() && !w.is_evicted())
+    /// Whether a job may run on although this slice is not admitted: another one is, or this one took quota over from one that
+    /// was and waits for its checks. Pods that were added wait at their gate.
+    pub(super) fn runs_as_another_slice(&self, view: &JobView, key: &Key, workload: &Workload) -> bool {
+        let took_over = || {
+            let old = lifecycle::replaced_slice(workload).and_then(|old| self.fed.workloads.get(&old));
+            workload.has_quota_reservation() && old.is_some_and(|old| is_past(old) && !old.is_evicted())
+        };
+        let other = |w: &std::sync::Arc<Workload>| w.is_admitted() && !w.is_evicted();
+        self.other_slices(view, key).iter().filter_map(|k| self.fed.workloads.get(k)).any(other) || took_over()
+    }
+
+    /// Whether a job runs on other flavors than those that a slice was given.
+    pub(super) fn runs_elsewhere(&self, view: &JobView, slice: &kueue::Workload) -> bool {
+        let Some(admission) = &slice.status.admission else { return false };
+        admission.pod_set_assignments.iter().any(|assignment| {
+            let pod_set = view.pod_sets.iter().find(|p| p.name == assignment.name);
+            let there = pod_set.and_then(|p| p.template.spec.as_ref()?.node_selector.as_ref());
+            let flavors = assignment.flavors.values().filter_map(|flavor| self.store.flavor(flavor));
+            let mut labels = flavors.flat_map(|flavor| &flavor.spec.node_labels);
+            labels.any(|(label, value)| there.and_then(|t| t.get(label)).is_some_and(|t| t != value))
+        })
+    }
+}
+
+/// Gives pod sets the sizes of others of the same names.
+pub(super) fn follow(pod_sets: &mut [kueue::PodSet], sizes: &[kueue::PodSet]) {
+    for pod_set in pod_sets {
+        if let Some(wanted) = sizes.iter().find(|s| s.name == pod_set.name) {
+            pod_set.count = wanted.count;
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Starting and stopping jobs.
 
+use k8s_openapi::api::core::v1::PodSchedulingGate;
 use slicegate_admission::lifecycle::{self, At, FinishReason};
 use slicegate_api::{Object, kueue};
 use slicegate_workload::{Key, Timestamp, Workload};
@@ -7,6 +8,7 @@ use slicegate_workload::{Key, Timestamp, Workload};
 use super::job::JobView;
 use crate::controller::{Controller, Then, event};
 use crate::io::{EventType, Operation, field_manager};
+use crate::jobs::rayjob::SUBMITTER;
 use crate::jobs::{JobError, Stop, annotation, as_job_mut};
 use crate::keys;
 use crate::podset::PodSetInfo;
@@ -34,6 +36,11 @@ impl Controller {
             }
             if elastic && let Some(slice) = slice {
                 info.annotations.insert(keys::WORKLOAD_SLICE_NAME.to_owned(), slice.to_owned());
+                // Pods beyond those that were granted wait at a gate. A webhook puts it into new jobs; where there is none,
+                // it is put there now. The pod that submits the program of a RayJob is never one too many.
+                if assignment.name != SUBMITTER {
+                    info.scheduling_gates.push(PodSchedulingGate { name: keys::ELASTIC_GATE.to_owned() });
+                }
             }
             info.labels.insert(keys::POD_SET.to_owned(), assignment.name.clone());
             if self.config.assign_queue_labels_for_pods {

@@ -275,6 +275,9 @@ impl Controller {
             }
             StopStep::Evict(step) => return self.evict(workload, &step, at),
         }
+        if self.watch_nodes(now, workload) {
+            return;
+        }
         match lifecycle::pods_ready_step(workload, wait_for_pods.as_ref(), now) {
             PodsReadyStep::None => {}
             PodsReadyStep::Wait(until) => self.wake(&reference, until),
@@ -306,7 +309,7 @@ impl Controller {
         }
     }
 
-    fn evict(&mut self, workload: &Workload, step: &EvictionStep, at: At) {
+    pub(super) fn evict(&mut self, workload: &Workload, step: &EvictionStep, at: At) {
         let Some(plan) = self.plan(&workload.key) else { return };
         lifecycle::evict(&mut plan.status, step, at);
         tell_eviction(plan, workload, step);

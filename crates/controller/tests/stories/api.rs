@@ -235,8 +235,13 @@ impl World {
             let _ = self.api.perform(&write);
             self.writes.push(write);
         }
+        self.restart(self.controller.configuration().clone());
+    }
+
+    /// Another controller takes over.
+    pub(super) fn restart(&mut self, configuration: Configuration) {
         self.api.changes.clear();
-        self.controller = Controller::new(self.controller.configuration().clone());
+        self.controller = Controller::new(configuration);
         for object in self.api.objects.values() {
             self.controller.observe(self.now, Change::Applied(object.clone()));
         }

@@ -13,10 +13,14 @@ mod chaos;
 #[cfg(test)]
 mod checks;
 #[cfg(test)]
+mod elastic;
+#[cfg(test)]
 mod jobsets;
 #[cfg(test)]
 mod kinds;
 #[cfg(test)]
 mod past_usage;
+#[cfg(test)]
+mod places;
 #[cfg(test)]
 mod prebuilt;

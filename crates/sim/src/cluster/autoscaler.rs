@@ -6,10 +6,10 @@ use k8s_openapi::api::core::v1::{NodeCondition, NodeSpec, NodeStatus};
 use slicegate_api::nodepool::NodePool;
 use slicegate_api::{Kind, Node, Object, ObjectMeta, ObjectRef, Quantity, Taint};
 use slicegate_quota::Quantity as Exact;
-use slicegate_workload::ResourceList;
+use slicegate_workload::{Labels, ResourceList};
 
 use super::pool::{Growth, Origin, Pool};
-use super::{ClassId, NodeId, PoolId};
+use super::{ClassId, NodeId, PoolId, shape};
 use crate::store::api_time;
 use crate::timeline::EntryKind;
 use crate::world::{Event, World};
@@ -59,7 +59,34 @@ impl World {
             return;
         }
         let pool = self.nodes.add_pool(Pool::from_node_object(node));
-        self.nodes.add_node(pool, name.into(), self.now);
+        let id = self.nodes.add_node(pool, name.into(), self.now);
+        self.take_node(id, node);
+    }
+
+    /// Takes over from a Node object what may change: labels, taints, whether it is ready and takes pods.
+    pub(crate) fn take_node(&mut self, id: NodeId, node: &Node) {
+        let Some(state) = self.nodes.slots.get_mut(id.0).and_then(Option::as_mut) else { return };
+        let spec = node.spec.as_ref();
+        let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        let ready = conditions.filter(|c| c.type_ == "Ready").all(|c| c.status == "True");
+        let unschedulable = spec.is_some_and(|spec| spec.unschedulable == Some(true));
+        let taints: Vec<_> = spec.iter().flat_map(|spec| spec.taints.iter().flatten()).map(shape::taint).collect();
+        let pool = &mut self.nodes.pools[state.pool.0];
+        let mut labels: Labels = if pool.origin == Origin::Node { Labels::new() } else { pool.labels.clone() };
+        labels.extend(node.metadata.labels.iter().flatten().map(|(k, v)| (k.as_str().into(), v.as_str().into())));
+        labels.entry("kubernetes.io/hostname".into()).or_insert_with(|| state.name.clone());
+        if pool.origin == Origin::Node {
+            let new = Pool::from_node_object(node);
+            (pool.labels, pool.taints, pool.allocatable) = (new.labels, new.taints, new.allocatable);
+            self.nodes.epoch += 1;
+        }
+        let taints = (taints != pool.taints).then_some(taints);
+        let same = state.ready == ready && state.unschedulable == unschedulable;
+        if !same || state.taints != taints || state.labels != labels {
+            (state.ready, state.unschedulable, state.taints, state.labels) = (ready, unschedulable, taints, labels);
+            self.nodes.touched.insert(state.pool);
+            self.nodes.retry = true;
+        }
     }
 
     /// Adds nodes to a pool now.
@@ -144,7 +171,9 @@ impl World {
                 !pool.queued && pool.autoscaling.is_some()
             };
             let mut pools: Vec<PoolId> = class.pools.iter().filter(scalable).copied().collect();
-            if pools.is_empty() {
+            // A node of a given name never comes from a scale-up.
+            let one_node = class.shape.selector.contains_key("kubernetes.io/hostname");
+            if pools.is_empty() || one_node {
                 self.report_unschedulable(class_id);
                 continue;
             }
@@ -341,7 +370,7 @@ impl World {
         made
     }
 
-    pub(crate) fn made_pool_name(&self, shape: &super::shape::Shape) -> String {
+    pub(crate) fn made_pool_name(&self, shape: &shape::Shape) -> String {
         use slicegate_tpu::label;
         if let Some(name) = shape.selector.get(label::NODE_POOL) {
             return name.to_string();
@@ -371,12 +400,16 @@ impl World {
     pub(crate) fn observe_node(&mut self, object: &Object, gone: bool) {
         let Object::Node(node) = object else { return };
         let name = node.metadata.name.as_deref().unwrap_or_default();
-        if gone {
-            if let Some(id) = self.nodes.by_name.get(name).copied() {
-                self.nodes.remove_node(id);
-            }
-        } else if !self.nodes.by_name.contains_key(name) {
-            self.add_plain_node(node);
+        // A node may be back under its name before its end is told of.
+        if self.store.get(&object.reference()).is_some() == gone {
+            return;
+        }
+        let known = self.nodes.by_name.get(name).copied();
+        match (gone, known) {
+            (true, Some(id)) => self.forget_node(id),
+            (true, None) => {}
+            (false, Some(id)) => self.take_node(id, node),
+            (false, None) => self.add_plain_node(node),
         }
     }
 }

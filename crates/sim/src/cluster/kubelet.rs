@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{
 use slicegate_api::{Kind, Object, ObjectRef, Pod, Time};
 
 use crate::store::{api_time, controller_of};
+use crate::timeline::EntryKind;
 use crate::world::{Event, World};
 
 /// A condition of a pod.
@@ -35,6 +36,12 @@ fn container_statuses(pod: &Pod, state: &ContainerState, ready: bool) -> Vec<Con
         .collect()
 }
 
+/// How often the containers of a pod started again.
+pub(crate) fn restarts_of(pod: &Pod) -> i32 {
+    let statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
+    statuses.map(|status| status.restart_count).max().unwrap_or(0)
+}
+
 impl World {
     /// A pod of the store that is still the one meant.
     fn pod_of(&self, key: &ObjectRef, uid: &str) -> Option<Arc<Pod>> {
@@ -47,7 +54,7 @@ impl World {
     /// The containers of a pod start.
     pub(crate) fn pod_start(&mut self, key: &ObjectRef, uid: &str) {
         let Some(mut pod) = self.pod_of(key, uid) else { return };
-        if pod.metadata.deletion_timestamp.is_some() || super::is_over(&pod) {
+        if pod.metadata.deletion_timestamp.is_some() || super::is_over(&pod) || self.stands_still(key) {
             return;
         }
         let run_time = self.pod_run_time(&pod);
@@ -69,7 +76,7 @@ impl World {
         status.pod_ip = Some(ip);
         self.store.put(Object::Pod(pod));
         if let Some(run_time) = run_time {
-            let event = Event::PodFinish { pod: key.clone(), uid: uid.into() };
+            let event = Event::PodFinish { pod: key.clone(), uid: uid.into(), restarts: 0 };
             self.queue.schedule(self.now.plus_micros(run_time), event);
         }
     }
@@ -105,9 +112,13 @@ impl World {
     }
 
     /// The containers of a pod end well.
-    pub(crate) fn pod_finish(&mut self, key: &ObjectRef, uid: &str) {
+    pub(crate) fn pod_finish(&mut self, key: &ObjectRef, uid: &str, restarts: i32) {
         let Some(mut pod) = self.pod_of(key, uid) else { return };
-        if pod.metadata.deletion_timestamp.is_some() || !super::is_running(&pod) {
+        if pod.metadata.deletion_timestamp.is_some()
+            || !super::is_running(&pod)
+            || self.stands_still(key)
+            || restarts_of(&pod) != restarts
+        {
             return;
         }
         let time = api_time(self.now);
@@ -137,14 +148,84 @@ impl World {
 
     /// A pod that was told to go has gone.
     pub(crate) fn pod_gone(&mut self, key: &ObjectRef, uid: &str) {
-        if self.pod_of(key, uid).is_some() {
-            self.store.remove(key);
+        let Some(pod) = self.pod_of(key, uid) else { return };
+        // A broken host answers no more; the pod goes with its node.
+        if self.nodes.node_of(key).is_some_and(|node| !node.ready) {
+            return;
+        }
+        if self.counts_deleted(&pod) {
+            self.pod_failed(key, &pod);
+        }
+        self.store.remove(key);
+    }
+
+    /// Whether nothing runs on a pod's node.
+    fn stands_still(&self, key: &ObjectRef) -> bool {
+        self.nodes.node_of(key).is_some_and(|node| node.down || !node.ready)
+    }
+
+    /// The program of a pod ends with an error: the container starts again, or the pod has failed, as its restart policy says.
+    pub(crate) fn fail_program(&mut self, key: &ObjectRef, code: i32) {
+        let Some(Object::Pod(pod)) = self.store.get(key) else { return };
+        let mut pod = pod.clone();
+        let job = self.job_of_pod(key);
+        if !super::is_running(&pod) || pod.metadata.deletion_timestamp.is_some() || self.stands_still(key) {
+            let text = format!("nothing breaks: {key} does not run");
+            self.say(job, EntryKind::HostFailed, text);
+            return;
+        }
+        self.say(job, EntryKind::HostFailed, format!("the program of pod {} ended with exit code {code}", key.name));
+        let never = pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref()) == Some("Never");
+        let time = api_time(self.now);
+        let restarts = restarts_of(&pod).saturating_add(i32::from(!never));
+        let run_time = self.pod_run_time(&pod);
+        let uid: Box<str> = pod.metadata.uid.as_deref().unwrap_or_default().into();
+        let changed = Arc::make_mut(&mut pod);
+        let ended = ContainerState {
+            terminated: Some(ContainerStateTerminated {
+                exit_code: code,
+                reason: Some("Error".to_owned()),
+                finished_at: Some(time.clone()),
+                ..ContainerStateTerminated::default()
+            }),
+            ..ContainerState::default()
+        };
+        let status = changed.status.get_or_insert_default();
+        for container in status.container_statuses.iter_mut().flatten() {
+            if never {
+                container.state = Some(ended.clone());
+                (container.ready, container.started) = (false, Some(false));
+            } else {
+                container.last_state = Some(ended.clone());
+                container.restart_count = restarts;
+            }
+        }
+        if never {
+            status.phase = Some("Failed".to_owned());
+            for kind in ["Ready", "ContainersReady"] {
+                for old in status.conditions.iter_mut().flatten().filter(|c| c.type_ == kind) {
+                    *old = condition(kind, "False", Some("PodFailed"), &time);
+                }
+            }
+        }
+        self.store.put(Object::Pod(pod.clone()));
+        if let Some(run_time) = run_time.filter(|_| !never) {
+            // What it had done is lost.
+            self.gauge.pod_lost(key);
+            let event = Event::PodFinish { pod: key.clone(), uid, restarts };
+            self.queue.schedule(self.now.plus_micros(run_time), event);
         }
     }
 
     /// Keeps nodes and the scheduler's queue in step with a pod.
     pub(crate) fn observe_pod(&mut self, key: &ObjectRef, pod: &Pod, gone: bool) {
         if gone || super::is_over(pod) {
+            if !gone && pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Failed") {
+                self.ray_pod_failed(key, pod);
+            }
+            if gone {
+                self.untracked.remove(pod.metadata.uid.as_deref().unwrap_or_default());
+            }
             self.nodes.dequeue(key);
             if let Some(pool) = self.nodes.release(key, self.now) {
                 self.watch_idle(pool);

@@ -2,9 +2,11 @@
 
 pub(crate) mod autoscaler;
 pub(crate) mod dws;
+pub(crate) mod failure;
 pub(crate) mod kubelet;
 pub(crate) mod machine;
 pub(crate) mod pool;
+pub(crate) mod preemption;
 pub(crate) mod scheduler;
 pub(crate) mod shape;
 
@@ -12,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use slicegate_api::{ObjectRef, Pod};
 use slicegate_quota::Quantity;
-use slicegate_workload::{Labels, ResourceList, Timestamp};
+use slicegate_workload::{Labels, ResourceList, Taint, Timestamp};
 
 use crate::defaults::{TPU, annotation, label};
 use pool::Pool;
@@ -54,8 +56,25 @@ pub(crate) struct NodeState {
     pub(crate) chip_user: Option<ObjectRef>,
     /// Since when it has had no pod.
     pub(crate) idle_since: Option<Timestamp>,
-    /// Whether it takes no pods.
+    /// Whether its kubelet answers.
+    pub(crate) ready: bool,
+    /// Whether it or another host of its slice is broken: what runs on it stands still.
+    pub(crate) down: bool,
+    /// Whether it is drained: it takes no new pods.
     pub(crate) cordoned: bool,
+    /// Whether its object says that it takes no new pods.
+    pub(crate) unschedulable: bool,
+    /// Its taints, if they are not those of its pool.
+    pub(crate) taints: Option<Vec<Taint>>,
+    /// The pod for which others were sent away, and its rank.
+    pub(crate) nominated: Option<(i64, ObjectRef)>,
+}
+
+impl NodeState {
+    /// Whether new pods may come.
+    pub(crate) fn is_open(&self) -> bool {
+        self.ready && !self.down && !self.cordoned && !self.unschedulable
+    }
 }
 
 /// Pods that lie in one topology domain together and share it with none of the same scope.
@@ -99,6 +118,8 @@ pub(crate) struct Placed {
     pub(crate) node: NodeId,
     pub(crate) class: ClassId,
     pub(crate) gang: Option<(Gang, Box<str>)>,
+    /// Its rank: the lower, the more important.
+    pub(crate) rank: i64,
 }
 
 /// How many pods, by a name.
@@ -122,9 +143,15 @@ pub(crate) struct Nodes {
     occupied: BTreeMap<Box<str>, ByScope>,
     /// Scope, then key, then domain: how many pods.
     homes: ByScope,
+    /// Pools whose nodes or free chips changed since they were last measured.
+    pub(crate) touched: BTreeSet<PoolId>,
     /// Grows when pools come, so that classes look again.
     epoch: u64,
     order: u64,
+    /// The nodes where room was made for pods.
+    pub(crate) nominations: BTreeMap<ObjectRef, NodeId>,
+    /// How many pods of each rank are on nodes.
+    pub(crate) ranks: BTreeMap<i64, u32>,
     /// Whether pods that found no node should look again.
     pub(crate) retry: bool,
     /// Classes with pods that have not looked yet.
@@ -175,6 +202,7 @@ impl Nodes {
 
     pub(crate) fn add_node(&mut self, pool: PoolId, name: Box<str>, now: Timestamp) -> NodeId {
         let id = NodeId(self.slots.len());
+        self.touched.insert(pool);
         let of = &mut self.pools[pool.0];
         let mut labels = of.labels.clone();
         labels.entry("kubernetes.io/hostname".into()).or_insert_with(|| name.clone());
@@ -191,7 +219,12 @@ impl Nodes {
             pods: BTreeSet::new(),
             chip_user: None,
             idle_since: Some(now),
+            ready: true,
+            down: false,
             cordoned: false,
+            unschedulable: false,
+            taints: None,
+            nominated: None,
         }));
         self.retry = true;
         id
@@ -199,6 +232,7 @@ impl Nodes {
 
     pub(crate) fn remove_node(&mut self, id: NodeId) -> Option<NodeState> {
         let node = self.slots.get_mut(id.0)?.take()?;
+        self.touched.insert(node.pool);
         let pool = &mut self.pools[node.pool.0];
         pool.nodes.remove(&id);
         pool.free.remove(&id);
@@ -254,6 +288,13 @@ impl Nodes {
 
     pub(crate) fn dequeue(&mut self, key: &ObjectRef) -> Option<Pending> {
         let pending = self.pending.remove(key)?;
+        if !self.nominations.is_empty()
+            && let Some(id) = self.nominations.remove(key)
+            && let Some(node) = self.slots.get_mut(id.0).and_then(Option::as_mut)
+        {
+            node.nominated = None;
+            self.retry = true;
+        }
         if let Some(places) = self.waiting.get_mut(&pending.class) {
             places.remove(&pending.place);
             if places.is_empty() {
@@ -305,6 +346,7 @@ impl Nodes {
         node.idle_since = None;
         self.pools[pool.0].used = true;
         if chips > 0 {
+            self.touched.insert(pool);
             node.chip_user = Some(key.clone());
             self.pools[pool.0].free.remove(&id);
         }
@@ -315,12 +357,17 @@ impl Nodes {
         if let Some((gang, domain)) = &gang {
             self.count(gang, domain, true);
         }
-        self.placed.insert(key.clone(), Placed { node: id, class: pending.class, gang });
+        let rank = pending.place.rank;
+        *self.ranks.entry(rank).or_insert(0) += 1;
+        self.placed.insert(key.clone(), Placed { node: id, class: pending.class, gang, rank });
     }
 
     /// Takes a pod off its node. Answers the node's pool if the node has nothing left to do.
     pub(crate) fn release(&mut self, key: &ObjectRef, now: Timestamp) -> Option<PoolId> {
         let placed = self.placed.remove(key)?;
+        if let Some(count) = self.ranks.get_mut(&placed.rank) {
+            *count = count.saturating_sub(1);
+        }
         if let Some((gang, domain)) = &placed.gang {
             self.count(gang, domain, false);
         }
@@ -334,6 +381,7 @@ impl Nodes {
         node.pods.remove(key);
         if node.chip_user.as_ref() == Some(key) {
             node.chip_user = None;
+            self.touched.insert(node.pool);
             if !node.cordoned {
                 self.pools[node.pool.0].free.insert(placed.node);
             }
@@ -367,7 +415,9 @@ pub(crate) fn is_over(pod: &Pod) -> bool {
     matches!(pod.status.as_ref().and_then(|status| status.phase.as_deref()), Some("Succeeded" | "Failed"))
 }
 
-/// Whether a pod runs.
+/// Whether a pod runs, as far as one knows: that of a node that does not answer is not counted.
 pub(crate) fn is_running(pod: &Pod) -> bool {
-    pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")
+    let Some(status) = &pod.status else { return false };
+    let unready = |c: &k8s_openapi::api::core::v1::PodCondition| c.type_ == "Ready" && c.status != "True";
+    status.phase.as_deref() == Some("Running") && !status.conditions.iter().flatten().any(unready)
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use slicegate_api::Node;
 use slicegate_api::nodepool::NodePool;
 use slicegate_tpu::{MachineType, SliceShape, label, taint};
-use slicegate_workload::{Labels, ResourceList, Taint, TaintEffect, first_untolerated, selector_matches};
+use slicegate_workload::{Labels, ResourceList, Taint, TaintEffect, first_untolerated};
 
 use super::NodeId;
 use super::machine::{Machine, machine};
@@ -47,6 +47,8 @@ pub(crate) struct Pool {
     pub(crate) allocatable: ResourceList,
     /// Chips on each node.
     pub(crate) chips: u32,
+    /// The slice that the pool, or each of its nodes, is.
+    pub(crate) slice: Option<SliceShape>,
     /// Whether its size follows demand, and within which bounds.
     pub(crate) autoscaling: Option<(u32, u32)>,
     /// Whether it serves ProvisioningRequests only.
@@ -66,10 +68,27 @@ pub(crate) struct Pool {
     pub(crate) fruitless: u32,
     /// Whether it has had a pod since it grew.
     pub(crate) used: bool,
+    /// Nodes under repair, by the number under which they are on their way.
+    pub(crate) in_repair: BTreeMap<u64, Vec<Node>>,
+    /// Whether its slice is broken for good.
+    pub(crate) out_of_order: bool,
 }
 
 /// Something about a pool that had to be taken otherwise than written.
 pub(crate) type Remark = String;
+
+/// Whether nodes of one pool may differ in a label: it is then looked for on the nodes.
+pub(crate) fn is_of_node(key: &str) -> bool {
+    const KEYS: [&str; 4] = [
+        "kubernetes.io/hostname",
+        "topology.kubernetes.io/zone",
+        "topology.kubernetes.io/region",
+        label::PROVISIONING_REQUEST,
+    ];
+    const STARTS: [&str; 3] =
+        ["cloud.google.com/gke-tpu-partition-", "cloud.google.com/gke-tpu-slice", "cloud.google.com/gce-topology-"];
+    KEYS.contains(&key) || STARTS.iter().any(|start| key.starts_with(start))
+}
 
 fn count(value: Option<i32>) -> Option<u32> {
     value.map(|n| u32::try_from(n).unwrap_or(0))
@@ -165,6 +184,7 @@ impl Pool {
             taints: Vec::new(),
             allocatable: size.allocatable(),
             chips: size.chips,
+            slice: None,
             autoscaling: None,
             queued: false,
             initial: 0,
@@ -176,6 +196,8 @@ impl Pool {
             booked: None,
             fruitless: 0,
             used: false,
+            in_repair: BTreeMap::new(),
+            out_of_order: false,
         }
     }
 
@@ -188,6 +210,7 @@ impl Pool {
             insert(&mut self.labels, label::TOPOLOGY, topology);
         }
         self.taints.push(of_tpu(taint::TPU));
+        self.slice = slice;
         let hosts = slice.map_or(1, SliceShape::hosts);
         if hosts > 1 {
             self.growth = Growth::Whole { hosts };
@@ -260,23 +283,24 @@ impl Pool {
 
     /// Whether labels and taints of the pool's nodes let pods of this shape in.
     pub(crate) fn matches(&self, shape: &Shape) -> bool {
-        let ignored = "kubernetes.io/hostname";
-        let selector_ok = if shape.selector.contains_key(ignored) && self.origin != Origin::Node {
-            shape.selector.iter().all(|(key, value)| **key == *ignored || self.labels.get(key) == Some(value))
-        } else {
-            selector_matches(&shape.selector, &self.labels)
+        let of_pool = self.origin == Origin::Node;
+        let own = |key: &str| !of_pool && is_of_node(key);
+        let selector_ok = shape
+            .selector
+            .iter()
+            .all(|(key, value)| own(key) || self.labels.get(key).is_some_and(|have| have == value));
+        let looks_at_nodes = |affinity: &slicegate_workload::NodeAffinity| {
+            affinity
+                .required
+                .iter()
+                .flatten()
+                .any(|term| !term.match_fields.is_empty() || term.match_expressions.iter().any(|r| own(&r.key)))
         };
-        let mentions_host =
-            |affinity: &slicegate_workload::NodeAffinity| {
-                affinity.required.iter().flatten().any(|term| {
-                    !term.match_fields.is_empty() || term.match_expressions.iter().any(|r| *r.key == *ignored)
-                })
-            };
         selector_ok
             && shape
                 .affinity
                 .as_ref()
-                .is_none_or(|affinity| mentions_host(affinity) || affinity.required_matches(&self.labels, None))
+                .is_none_or(|affinity| looks_at_nodes(affinity) || affinity.required_matches(&self.labels, None))
             && first_untolerated(&self.taints, &[&shape.tolerations]).is_none()
             && (!self.queued || shape.consumes)
     }
@@ -299,10 +323,18 @@ impl Pool {
         self.upcoming.values().fold(nodes, |sum, n| sum.saturating_add(*n))
     }
 
+    /// Whether it is a cube from which GKE makes slices as they are needed: its hosts are repaired one by one.
+    pub(crate) fn is_cube(&self) -> bool {
+        self.labels.contains_key(label::TOPOLOGY_MODE)
+    }
+
     /// Why a pool without nodes will never have any, if so.
     pub(crate) fn never_grows(&self) -> Option<String> {
         let name = &self.name;
         let hosts = if let Growth::Whole { hosts } = self.growth { hosts } else { 1 };
+        if self.out_of_order {
+            return Some(format!("node pool {name} has lost a host for good"));
+        }
         if self.target() > 0 || self.queued || self.origin == Origin::Node {
             return None;
         }
@@ -317,6 +349,9 @@ impl Pool {
 
     /// How many nodes the next scale-up would add; 0 if it cannot grow.
     pub(crate) fn next_growth(&self) -> u32 {
+        if self.out_of_order {
+            return 0;
+        }
         let Some((_, most)) = self.autoscaling else { return 0 };
         match self.growth {
             Growth::Whole { hosts } => {

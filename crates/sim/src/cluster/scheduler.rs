@@ -7,7 +7,7 @@ use slicegate_quota::Quantity;
 use slicegate_workload::first_untolerated;
 
 use super::pool::Growth;
-use super::{Class, ClassId, Gang, NodeId, NodeState, Nodes, Place};
+use super::{Class, ClassId, NodeId, NodeState, Nodes, Pending, Place};
 use crate::store::api_time;
 use crate::world::{Event, World};
 
@@ -25,8 +25,9 @@ impl Nodes {
     }
 
     /// A node that a pod of the class, part of the gang, fits on now.
-    fn find_node(&self, class: ClassId, gang: Option<&Gang>) -> Option<NodeId> {
+    fn find_node(&self, class: ClassId, pending: &Pending) -> Option<NodeId> {
         let class = &self.classes[class.0];
+        let gang = pending.gang.as_ref();
         let seeking = gang.filter(|gang| gang.seeks);
         let home = seeking.and_then(|gang| self.home(gang));
         for id in &class.pools {
@@ -37,10 +38,15 @@ impl Nodes {
             }
             'nodes: for node_id in candidates {
                 let Some(node) = self.node(*node_id) else { continue };
-                if !has_room(node, &pool.allocatable, class) {
+                if !has_room(node, &pool.allocatable, class) || !accepts_exactly(class, node) {
                     continue;
                 }
-                if node.labels.contains_key("kubernetes.io/hostname") && !accepts_exactly(class, node) {
+                // Room that was made for a pod is not for those that matter no more than it does.
+                if node
+                    .nominated
+                    .as_ref()
+                    .is_some_and(|(rank, pod)| *pod != pending.place.pod && *rank <= pending.place.rank)
+                {
                     continue;
                 }
                 if let Some(gang) = seeking {
@@ -81,9 +87,12 @@ fn has_room(node: &NodeState, allocatable: &slicegate_workload::ResourceList, cl
     })
 }
 
-/// The selector and affinity once more, with the labels that differ from node to node.
-fn accepts_exactly(class: &Class, node: &NodeState) -> bool {
-    slicegate_workload::selector_matches(&class.shape.selector, &node.labels)
+/// Whether a node takes new pods, and the selector, the affinity and the taints once more, with what differs from node to node.
+pub(super) fn accepts_exactly(class: &Class, node: &NodeState) -> bool {
+    let tolerated = |taints: &Vec<_>| first_untolerated(taints, &[&class.shape.tolerations]).is_none();
+    node.is_open()
+        && node.taints.as_ref().is_none_or(tolerated)
+        && slicegate_workload::selector_matches(&class.shape.selector, &node.labels)
         && class.shape.affinity.as_ref().is_none_or(|a| a.required_matches(&node.labels, Some(&node.name)))
 }
 
@@ -102,7 +111,7 @@ impl World {
             while let Some(place) = self.nodes.next_waiting(class, last.as_ref()) {
                 let pod = place.pod.clone();
                 last = Some(place);
-                let Some(pending) = self.nodes.pending.get(&pod) else { continue };
+                let Some(pending) = self.nodes.pending.get(&pod).cloned() else { continue };
                 let seeking = pending.gang.as_ref().filter(|gang| gang.seeks);
                 let homeless = seeking.is_none_or(|gang| self.nodes.home(gang).is_none());
                 if homeless && homeless_failed {
@@ -112,9 +121,12 @@ impl World {
                     }
                     continue;
                 }
-                if let Some(node) = self.nodes.find_node(class, pending.gang.as_ref()) {
+                if let Some(node) = self.nodes.find_node(class, &pending) {
                     any = true;
                     self.bind_pod(&pod, node);
+                } else if self.preempt_for(class, &pending) {
+                    any = true;
+                    homeless_failed |= homeless;
                 } else {
                     self.nodes.grow = true;
                     homeless_failed |= homeless;
@@ -135,6 +147,7 @@ impl World {
             spec.node_name = name;
         }
         let status = changed.status.get_or_insert_default();
+        status.nominated_node_name = None;
         status.conditions = Some(vec![super::kubelet::condition("PodScheduled", "True", None, &time)]);
         let uid: Box<str> = changed.metadata.uid.as_deref().unwrap_or_default().into();
         self.store.put(Object::Pod(pod));

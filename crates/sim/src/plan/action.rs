@@ -9,6 +9,7 @@ use slicegate_api::{Kind, ObjectRef};
 use super::settings::{NAME_A_JOB, has_requests};
 use super::target::{Target, target};
 use super::{Reader, is_job_kind};
+use crate::cluster::failure::Failure;
 use crate::input::Item;
 
 /// Something to do.
@@ -34,6 +35,8 @@ pub(crate) enum Action {
     EvictNode { nodes: Drained, count: Option<usize>, lasts: Option<i64> },
     /// Drained nodes are back.
     Restore { nodes: Vec<Box<str>> },
+    /// A host breaks, or a program on it.
+    Fail(Failure),
     /// The provider decides about a ProvisioningRequest.
     Dws { object: ObjectRef, outcome: DwsOutcome, reason: Option<String>, message: Option<String> },
 }
@@ -74,7 +77,7 @@ pub(crate) enum DwsOutcome {
     RevokesCapacity,
 }
 
-const KINDS: &str = "apply, patch, scale, delete, evictNode, dws";
+const KINDS: &str = "apply, patch, scale, delete, fail, evictNode, dws";
 
 /// Reads what an event does, unless it applies a document. `at` is the event's own path.
 pub(super) fn read(event: &ScenarioEvent, at: &str, reader: &mut Reader<'_>) -> Option<Action> {
@@ -83,6 +86,7 @@ pub(super) fn read(event: &ScenarioEvent, at: &str, reader: &mut Reader<'_>) -> 
         event.patch.is_some(),
         event.scale.is_some(),
         event.delete.is_some(),
+        event.fail.is_some(),
         event.evict_node.is_some(),
         event.dws.is_some(),
     ];
@@ -105,6 +109,13 @@ pub(super) fn read(event: &ScenarioEvent, at: &str, reader: &mut Reader<'_>) -> 
     }
     if let Some(event) = &event.delete {
         return delete(event, &format!("{at}.delete"), reader);
+    }
+    if let Some(event) = &event.fail {
+        let failure = Failure::read(event);
+        return failure
+            .map_err(|(field, why)| reader.invalid(format!("{at}.{field}"), why.to_string()))
+            .ok()
+            .map(Action::Fail);
     }
     if let Some(event) = &event.evict_node {
         return evict_node(event, &format!("{at}.evictNode"), reader);

@@ -13,7 +13,7 @@ use crate::input::{Files, Input, Item, ScenarioError};
 
 pub(crate) use action::{Action, Drained, DwsOutcome, Propagation, Size};
 pub(crate) use settings::{DwsRule, Settings, Wait};
-pub(crate) use target::Target;
+pub(crate) use target::{Target, target};
 
 const SECOND: i64 = 1_000_000;
 
@@ -154,6 +154,7 @@ fn named_by(action: &Action) -> Option<(&'static str, Target)> {
         Action::EvictNode { nodes: Drained::Pool(pool), .. } => ("evictNode.pool", Target::NodePool(pool.clone())),
         Action::EvictNode { nodes: Drained::Job(job), .. } => ("evictNode.job", Target::Object(job.clone())),
         Action::Dws { object, .. } => ("dws.object", Target::Object(object.clone())),
+        Action::Fail(failure) => return failure.names(),
         Action::Apply(_) | Action::EvictNode { .. } | Action::Restore { .. } => return None,
     })
 }

@@ -14,7 +14,7 @@ pub(crate) enum Target {
 }
 
 /// Reads `kind/name` or `kind/namespace/name`. Kinds may be written as in manifests or as on kubectl's command line, in any case.
-pub(super) fn target(text: &str) -> Result<Target, String> {
+pub(crate) fn target(text: &str) -> Result<Target, String> {
     let parts: Vec<&str> = text.split('/').collect();
     let (kind, namespace, name) = match parts.as_slice() {
         [kind, name] => (*kind, None, *name),

@@ -90,6 +90,7 @@ impl World {
     pub(crate) fn cordon(&mut self, id: NodeId, cordoned: bool) {
         let Some(node) = self.nodes.slots.get_mut(id.0).and_then(Option::as_mut) else { return };
         node.cordoned = cordoned;
+        self.nodes.touched.insert(node.pool);
         let (pool, free) = (node.pool, !cordoned && node.chip_user.is_none());
         let pool = &mut self.nodes.pools[pool.0];
         if free && pool.chips > 0 {

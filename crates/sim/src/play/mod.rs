@@ -25,6 +25,7 @@ impl World {
             Action::Scale { job, part, size } => self.play_scale(&job, part.as_deref(), size),
             Action::ScalePool { pool, min, max } => self.play_scale_pool(&pool, min, max),
             Action::Delete { target, propagation } => self.play_delete(&target, propagation),
+            Action::Fail(failure) => self.fail_host(&failure),
             Action::EvictNode { nodes, count, lasts } => self.play_drain(&nodes, count, lasts),
             Action::Restore { nodes } => self.play_restore(&nodes),
             Action::Dws { object, outcome, reason, message } => self.play_dws(&object, outcome, reason, message),

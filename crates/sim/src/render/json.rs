@@ -16,7 +16,7 @@ fn time(at: Timestamp) -> Value {
     serde_json::to_value(api_time(at)).unwrap_or_default()
 }
 
-fn reference(object: &ObjectRef) -> Value {
+pub(super) fn reference(object: &ObjectRef) -> Value {
     let mut named = value!({"kind": object.kind.as_str(), "name": &*object.name});
     if !object.namespace.is_empty() {
         named["namespace"] = (&*object.namespace).into();
@@ -54,7 +54,8 @@ pub fn recording(outcome: &Outcome) -> String {
     text
 }
 
-/// The outcome of a simulation: `start`, `end`, `timeline`, `verdicts`, `events`, `warnings` and the final `objects`.
+/// The outcome of a simulation: `start`, `end`, `timeline`, `verdicts`, `events`, `warnings`, the `report` on how well the chips
+/// were used, and the final `objects`.
 pub fn json(outcome: &Outcome) -> Value {
     let seconds = |at: Timestamp| at.micros_since(outcome.start) / 1_000_000;
     let timeline: Vec<Value> = outcome
@@ -117,6 +118,7 @@ pub fn json(outcome: &Outcome) -> Value {
         "verdicts": verdicts,
         "warnings": outcome.warnings,
         "events": events,
+        "report": super::report::json(outcome),
         "objects": objects,
     })
 }

@@ -33,6 +33,8 @@ const fn colour(kind: EntryKind) -> &'static str {
         | EntryKind::Evicted
         | EntryKind::Deactivated
         | EntryKind::Unschedulable
+        | EntryKind::HostFailed
+        | EntryKind::NodesLost
         | EntryKind::Restarted
         | EntryKind::Failed
         | EntryKind::Drained

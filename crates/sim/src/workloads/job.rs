@@ -7,7 +7,9 @@ use k8s_openapi::api::batch::v1::{JobCondition, JobStatus, UncountedTerminatedPo
 use k8s_openapi::api::core::v1::{Affinity, PodStatus};
 use serde_json::json;
 use slicegate_api::{Job, Kind, LabelSelector, Object, ObjectMeta, ObjectRef, Pod, Time};
+use slicegate_workload::Timestamp;
 
+use super::pod_failures::{PodFailures, failed_indexes, why_failed};
 use crate::cluster::{EXCLUSIVE_TOPOLOGY, JOB_KEY, JOBSET_PRIORITY, is_over, is_running};
 use crate::defaults::{annotation, complete_pod, complete_template};
 use crate::names;
@@ -29,7 +31,7 @@ fn job_condition(kind: &str, status: bool, reason: &str, message: &str, time: &T
     }
 }
 
-fn has(status: &JobStatus, kind: &str) -> Option<bool> {
+pub(crate) fn has(status: &JobStatus, kind: &str) -> Option<bool> {
     status.conditions.iter().flatten().find(|c| c.type_ == kind).map(|c| c.status == "True")
 }
 
@@ -47,7 +49,7 @@ fn nonzero(n: usize) -> Option<i32> {
 }
 
 /// Numbers as the Job controller writes sets of them: `0-2,5`.
-fn ranges(indexes: &BTreeSet<i32>) -> Option<String> {
+pub(crate) fn ranges(indexes: &BTreeSet<i32>) -> Option<String> {
     let mut parts: Vec<(i32, i32)> = Vec::new();
     for index in indexes {
         match parts.last_mut() {
@@ -64,7 +66,7 @@ fn ranges(indexes: &BTreeSet<i32>) -> Option<String> {
     (!parts.is_empty()).then(|| parts.iter().map(text).collect::<Vec<_>>().join(","))
 }
 
-fn index_of(pod: &Pod) -> Option<i32> {
+pub(crate) fn index_of(pod: &Pod) -> Option<i32> {
     annotation(&pod.metadata, INDEX)?.parse().ok()
 }
 
@@ -76,7 +78,8 @@ pub(crate) fn complete_job(job: &mut Job, uid: &str) {
     if spec.parallelism.is_none() && spec.completions.is_none() {
         spec.completions = Some(1);
     }
-    spec.backoff_limit.get_or_insert(6);
+    let limit = if spec.backoff_limit_per_index.is_some() { i32::MAX } else { 6 };
+    spec.backoff_limit.get_or_insert(limit);
     spec.parallelism.get_or_insert(1);
     spec.manual_selector.get_or_insert(false);
     spec.pod_replacement_policy.get_or_insert_with(|| "TerminatingOrFailed".to_owned());
@@ -115,7 +118,7 @@ impl Count {
                 count.succeeded += 1;
                 count.done.extend(index);
             } else if phase == Some("Failed") {
-                count.failed += 1;
+                // Counted by their own book.
             } else if pod.metadata.deletion_timestamp.is_some() {
                 count.terminating += 1;
                 // A pod that is going keeps its index until it is gone.
@@ -128,6 +131,29 @@ impl Count {
         }
         count
     }
+}
+
+/// The numbers in a text such as `0-2,5`.
+fn in_ranges(text: &str, index: i32) -> bool {
+    text.split(',').any(|part| {
+        let (low, high) = part.split_once('-').unwrap_or((part, part));
+        let number = |text: &str| text.trim().parse::<i32>().ok();
+        number(low).zip(number(high)).is_some_and(|(low, high)| (low..=high).contains(&index))
+    })
+}
+
+/// Whether a rule of the Job's success policy is met.
+fn success_policy_met(spec: &slicegate_api::JobSpec, count: &Count) -> bool {
+    spec.success_policy.iter().flat_map(|policy| &policy.rules).any(|rule| {
+        let listed = |index: &&i32| rule.succeeded_indexes.as_deref().is_none_or(|text| in_ranges(text, **index));
+        let done = count.done.iter().filter(listed).count();
+        let wanted = match (rule.succeeded_count, rule.succeeded_indexes.as_deref()) {
+            (Some(count), _) => usize::try_from(count).unwrap_or(usize::MAX),
+            (None, Some(text)) => (0..spec.completions.unwrap_or(0)).filter(|index| in_ranges(text, *index)).count(),
+            (None, None) => usize::MAX,
+        };
+        done >= wanted
+    })
 }
 
 impl World {
@@ -162,11 +188,11 @@ impl World {
         let _ = self.store.create(job.into());
     }
 
-    /// Brings a Job and its pods in line.
+    /// Brings a Job and its pods in line. Its failure is told first by `FailureTarget`, and is final when its pods have stopped.
     pub(crate) fn sync_job(&mut self, key: &ObjectRef) {
         let Some(Object::Job(job)) = self.store.get(key) else { return };
         let current = job.clone();
-        let mut job = job.clone();
+        let job = job.clone();
         let Some(spec) = &current.spec else { return };
         if job.metadata.deletion_timestamp.is_some()
             || spec.managed_by.as_deref().is_some_and(|m| m != "kubernetes.io/job-controller")
@@ -179,42 +205,51 @@ impl World {
         }
         let uid = job.metadata.uid.clone().unwrap_or_default();
         let pods = self.pods_of(&uid);
+        self.count_finished(&pods);
+        let failures = self.failures.get(uid.as_str()).cloned().unwrap_or_default();
         let time = api_time(self.now);
         let suspend = spec.suspend == Some(true);
         let was_suspended = has(&status, "Suspended");
         let mut count = Count::of(&pods);
+        count.failed = usize::try_from(failures.counted).unwrap_or(usize::MAX);
         let indexed = spec.completion_mode.as_deref() == Some("Indexed");
         let parallelism = usize::try_from(spec.parallelism.unwrap_or(1)).unwrap_or(0);
         let completions = spec.completions.and_then(|n| usize::try_from(n).ok());
         status.uncounted_terminated_pods.get_or_insert_with(UncountedTerminatedPods::default);
-        self.count_finished(&pods);
-        let mut retry = false;
-        if suspend {
+        let mut retry = None;
+        let failing = has(&status, "FailureTarget") == Some(true);
+        let succeeding = has(&status, "SuccessCriteriaMet") == Some(true);
+        if failing || succeeding {
+            self.stop_pods(&pods, &mut count, usize::MAX);
+        } else if suspend {
             self.told_running.remove(key);
-            for (pod_key, pod) in &pods {
-                if !is_over(pod) && pod.metadata.deletion_timestamp.is_none() {
-                    self.untrack(pod_key);
-                    self.store.delete(pod_key);
-                    count.active -= 1;
-                    if self.store.get(pod_key).is_some() {
-                        count.terminating += 1;
-                    }
-                }
-            }
-            count.ready = 0;
+            self.gauge.job_lost(key);
+            self.stop_pods(&pods, &mut count, usize::MAX);
             status.start_time = None;
             set(&mut status, job_condition("Suspended", true, "JobSuspended", "Job suspended", &time));
         } else {
             if was_suspended == Some(true) {
                 set(&mut status, job_condition("Suspended", false, "JobResumed", "Job resumed", &time));
             }
-            status.start_time.get_or_insert_with(|| time.clone());
-            retry = self.create_pods(&job, &pods, &mut count, parallelism, completions, indexed);
+            if status.start_time.is_none() {
+                status.start_time = Some(time.clone());
+                if let Some(seconds) = spec.active_deadline_seconds {
+                    self.queue.schedule(self.now.plus_seconds(seconds.max(0)), Event::JobRetry { job: key.clone() });
+                }
+            }
+            retry = self.create_pods(&job, &pods, &mut count, &failures);
+            let left = completions.map_or(parallelism, |n| n.saturating_sub(count.succeeded).min(parallelism));
+            if count.active > left && !(completions.is_none() && count.succeeded > 0) {
+                let excess = count.active - left;
+                self.stop_pods(&pods, &mut count, excess);
+            }
         }
         status.active = nonzero(count.active);
         status.ready = Some(i32::try_from(count.ready).unwrap_or(i32::MAX));
         status.terminating = Some(i32::try_from(count.terminating).unwrap_or(i32::MAX));
         status.succeeded = nonzero(count.succeeded);
+        status.failed = nonzero(count.failed);
+        status.failed_indexes = failed_indexes(spec, &failures);
         if indexed {
             status.completed_indexes = ranges(&count.done);
         }
@@ -222,35 +257,72 @@ impl World {
             Some(n) => count.succeeded >= n,
             None => count.succeeded > 0 && count.active == 0,
         };
-        let limit = usize::try_from(spec.backoff_limit.unwrap_or(6)).unwrap_or(0);
-        if !suspend && enough {
+        let by_policy = success_policy_met(spec, &count);
+        let why = if failing || succeeding { None } else { why_failed(spec, &status, &failures, &pods, self.now) };
+        if failing {
+            if count.active == 0 && count.terminating == 0 {
+                let target = status.conditions.iter().flatten().find(|c| c.type_ == "FailureTarget").cloned();
+                let text = |text: Option<String>| text.unwrap_or_default();
+                let (reason, message) = target.map(|c| (text(c.reason), text(c.message))).unwrap_or_default();
+                set(&mut status, job_condition("Failed", true, &reason, &message, &time));
+                self.job_over(key, &job, EntryKind::Failed, &message);
+                self.expire(key, spec.ttl_seconds_after_finished);
+            }
+        } else if let Some((reason, message)) = why.filter(|_| !suspend) {
+            set(&mut status, job_condition("FailureTarget", true, reason, &message, &time));
+            self.dirty.jobs.insert(key.clone());
+        } else if !suspend && (enough || by_policy || succeeding) {
             let reached = "Reached expected number of succeeded pods";
-            if has(&status, "SuccessCriteriaMet") == Some(true) {
+            if succeeding {
+                if count.active > 0 || count.terminating > 0 {
+                    self.put_job_status(job, status);
+                    return;
+                }
                 status.completion_time = Some(time.clone());
                 set(&mut status, job_condition("Complete", true, "CompletionsReached", reached, &time));
                 self.job_over(key, &job, EntryKind::Finished, "finished: reached expected number of succeeded pods");
                 self.expire(key, spec.ttl_seconds_after_finished);
             } else {
-                set(&mut status, job_condition("SuccessCriteriaMet", true, "CompletionsReached", reached, &time));
+                let (reason, reached) = if enough {
+                    ("CompletionsReached", reached)
+                } else {
+                    ("SuccessPolicy", "Matched rules at index 0")
+                };
+                set(&mut status, job_condition("SuccessCriteriaMet", true, reason, reached, &time));
                 self.dirty.jobs.insert(key.clone());
             }
-        } else if !suspend && count.failed > limit {
-            let why = "Job has reached the specified backoff limit";
-            status.failed = nonzero(count.failed);
-            set(&mut status, job_condition("Failed", true, "BackoffLimitExceeded", why, &time));
-            self.job_over(key, &job, EntryKind::Failed, why);
         }
         let wanted = completions.map_or(parallelism, |n| n.min(parallelism));
-        if !suspend && wanted > 0 && count.ready + count.succeeded >= wanted {
+        if !suspend && !failing && wanted > 0 && count.ready + count.succeeded >= wanted {
             self.tell_job_running(key, &job, &pods);
         }
-        if retry && self.retrying.insert(key.clone()) {
-            let at = self.now.plus_micros(self.settings.follower_delay);
+        if let Some(at) = retry
+            && self.retrying.insert(key.clone())
+        {
             self.queue.schedule(at, Event::JobRetry { job: key.clone() });
         }
+        self.put_job_status(job, status);
+    }
+
+    fn put_job_status(&mut self, mut job: Arc<Job>, status: JobStatus) {
         if job.status.as_ref() != Some(&status) {
             Arc::make_mut(&mut job).status = Some(status);
             self.store.put(Object::Job(job));
+        }
+    }
+
+    /// Stops pods that the Job no longer wants, those of the highest indexes first: they do not count as failed.
+    fn stop_pods(&mut self, pods: &[(ObjectRef, Arc<Pod>)], count: &mut Count, most: usize) {
+        let mut alive: Vec<_> =
+            pods.iter().filter(|(_, pod)| !is_over(pod) && pod.metadata.deletion_timestamp.is_none()).collect();
+        alive.sort_by_key(|(_, pod)| std::cmp::Reverse(index_of(pod)));
+        for (key, pod) in alive.into_iter().take(most) {
+            self.untracked.insert(pod.metadata.uid.as_deref().unwrap_or_default().into());
+            self.untrack(key);
+            self.store.delete(key);
+            count.active = count.active.saturating_sub(1);
+            count.ready = count.ready.saturating_sub(usize::from(is_running(pod)));
+            count.terminating += usize::from(self.store.get(key).is_some());
         }
     }
 
@@ -260,6 +332,11 @@ impl World {
     }
 
     fn job_over(&mut self, key: &ObjectRef, job: &Arc<Job>, kind: EntryKind, text: &str) {
+        if kind == EntryKind::Finished {
+            self.gauge.job_done(key);
+        } else {
+            self.gauge.job_lost(key);
+        }
         if Self::is_own(job) {
             self.say(Some(key.clone()), kind, text.to_owned());
         }
@@ -276,6 +353,9 @@ impl World {
     fn count_finished(&mut self, pods: &[(ObjectRef, Arc<Pod>)]) {
         for (key, pod) in pods {
             if is_over(pod) && pod.metadata.finalizers.is_some() {
+                if pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Failed") {
+                    self.pod_failed(key, pod);
+                }
                 self.untrack(key);
             }
         }
@@ -290,32 +370,39 @@ impl World {
         }
     }
 
-    /// Makes the pods that are missing. Answers whether followers were refused because their leader has no node yet.
+    /// Makes the pods that are missing. Answers when to try again: followers are refused while their leader has no node, and
+    /// pods that failed are replaced after a while.
     fn create_pods(
         &mut self,
         job: &Arc<Job>,
         pods: &[(ObjectRef, Arc<Pod>)],
         count: &mut Count,
-        parallelism: usize,
-        completions: Option<usize>,
-        indexed: bool,
-    ) -> bool {
+        failures: &PodFailures,
+    ) -> Option<Timestamp> {
+        let spec = job.spec.as_ref()?;
+        let indexed = spec.completion_mode.as_deref() == Some("Indexed");
+        let parallelism = usize::try_from(spec.parallelism.unwrap_or(1)).unwrap_or(0);
+        let completions = spec.completions.and_then(|n| usize::try_from(n).ok());
         let left = completions.map_or(parallelism, |n| n.saturating_sub(count.succeeded));
         let wanted = if completions.is_none() && count.succeeded > 0 { 0 } else { parallelism.min(left) };
         if count.active >= wanted {
-            return false;
+            return None;
         }
+        if let Some(at) = failures.not_before().filter(|at| *at > self.now) {
+            return Some(at);
+        }
+        let later = self.now.plus_micros(self.settings.follower_delay);
         let mut missing = wanted - count.active;
         let own = Object::Job(job.clone()).reference();
         if self.is_too_large(&own, i64::try_from(missing).unwrap_or(i64::MAX), "pods at once") {
-            return false;
+            return None;
         }
         if !indexed {
             for _ in 0..missing.saturating_sub(count.terminating) {
-                self.create_pod(job, None, None);
+                self.create_pod(job, None, None, 0);
                 count.active += 1;
             }
-            return false;
+            return None;
         }
         let topology = annotation(&job.metadata, EXCLUSIVE_TOPOLOGY).map(ToOwned::to_owned);
         let leader = pods.iter().find(|(_, pod)| index_of(pod) == Some(0) && pod.metadata.deletion_timestamp.is_none());
@@ -337,21 +424,21 @@ impl World {
             if missing == 0 {
                 break;
             }
-            if count.done.contains(&index) || count.taken.contains(&index) {
+            if count.done.contains(&index) || count.taken.contains(&index) || failures.failed_indexes.contains(&index) {
                 continue;
             }
             if topology.is_some() && index != 0 && domain.is_none() {
                 refused |= leader.is_none();
                 break;
             }
-            self.create_pod(job, Some(index), domain.as_ref().filter(|_| index != 0));
+            self.create_pod(job, Some(index), domain.as_ref().filter(|_| index != 0), failures.of_index(index));
             count.active += 1;
             missing -= 1;
         }
-        refused
+        refused.then_some(later)
     }
 
-    fn create_pod(&mut self, job: &Arc<Job>, index: Option<i32>, domain: Option<&(String, String)>) {
+    fn create_pod(&mut self, job: &Arc<Job>, index: Option<i32>, domain: Option<&(String, String)>, failures: u32) {
         let Some(spec) = &job.spec else { return };
         let name = job.metadata.name.as_deref().unwrap_or_default();
         let prefix = index.map_or_else(|| format!("{name}-"), |index| format!("{name}-{index}-"));
@@ -365,6 +452,10 @@ impl World {
         if let Some(index) = index {
             for list in [&mut meta.labels, &mut meta.annotations] {
                 list.get_or_insert_default().insert(INDEX.to_owned(), index.to_string());
+            }
+            if spec.backoff_limit_per_index.is_some() {
+                let annotations = meta.annotations.get_or_insert_default();
+                annotations.insert("batch.kubernetes.io/job-index-failure-count".to_owned(), failures.to_string());
             }
             pod.hostname.get_or_insert_with(|| prefix.trim_end_matches('-').to_owned());
             let env: k8s_openapi::api::core::v1::EnvVar = serde_json::from_value(json!({

@@ -8,10 +8,12 @@ use serde_json::Value;
 use slicegate_api::jobset::{JobSet, ReplicatedJob, ReplicatedJobStatus};
 use slicegate_api::{Job, Kind, Object, ObjectMeta, ObjectRef};
 
+use super::failure_policy::{Action, decide, first_failed};
 use super::{condition, is_true, set_condition};
 use crate::cluster::EXCLUSIVE_TOPOLOGY;
 use crate::defaults::{annotation, label};
 use crate::names;
+use crate::plan::Propagation;
 use crate::store::{api_time, owner_reference};
 use crate::timeline::EntryKind;
 use crate::world::{Event, World};
@@ -39,7 +41,7 @@ fn is_suspended(job: &Job) -> bool {
     job.spec.as_ref().is_some_and(|spec| spec.suspend == Some(true))
 }
 
-fn replicated_job(job: &Job) -> &str {
+pub(crate) fn replicated_job(job: &Job) -> &str {
     label(&job.metadata, REPLICATED_JOB).unwrap_or_default()
 }
 
@@ -49,7 +51,7 @@ struct Children {
     active: Vec<Arc<Job>>,
     succeeded: Vec<Arc<Job>>,
     failed: Vec<Arc<Job>>,
-    previous: Vec<ObjectRef>,
+    previous: Vec<Arc<Job>>,
 }
 
 impl Children {
@@ -93,7 +95,7 @@ impl World {
         for job in self.jobs_of(&uid) {
             let of: i32 = label(&job.metadata, ATTEMPT).and_then(|n| n.parse().ok()).unwrap_or(0);
             if of < attempt {
-                children.previous.push(Object::Job(job).reference());
+                children.previous.push(job);
             } else if job_condition(&job, "Complete") {
                 children.succeeded.push(job);
             } else if job_condition(&job, "Failed") {
@@ -109,7 +111,9 @@ impl World {
             return;
         }
         for job in &children.previous {
-            self.store.delete(job);
+            if job.metadata.deletion_timestamp.is_none() {
+                self.store.delete_as(&Object::Job(job.clone()).reference(), Propagation::Foreground);
+            }
         }
         let suspend = jobset.spec.suspend == Some(true);
         let time = api_time(self.now);
@@ -121,14 +125,14 @@ impl World {
             status.restarts = Some(attempt);
             status.replicated_jobs_status = statuses;
         }
-        if let Some(first) = children.failed.first() {
-            let first = first.metadata.name.clone().unwrap_or_default();
-            self.jobset_failed(key, &mut jobset, &first);
+        if !children.failed.is_empty() {
+            self.jobset_failed(key, &mut jobset, &children.failed);
         } else if succeeded(&before, &children) {
             let status = &mut Arc::make_mut(&mut jobset).status;
             let done = "jobset completed successfully";
             set_condition(&mut status.conditions, condition("Completed", true, "AllJobsCompleted", done, &time));
             status.terminal_state = Some("Completed".to_owned());
+            self.gauge.job_done(key);
             self.say(Some(key.clone()), EntryKind::Finished, format!("finished: {done}"));
             self.expire(key, before.spec.ttl_seconds_after_finished);
         } else {
@@ -137,6 +141,7 @@ impl World {
             if suspend {
                 let new = condition("Suspended", true, "SuspendedJobs", "jobset is suspended", &time);
                 set_condition(&mut conditions, new);
+                self.gauge.job_lost(key);
                 self.told_running.remove(key);
             } else if was_suspended == Some(true) {
                 let new = condition("Suspended", false, "ResumeJobs", "jobset is resumed", &time);
@@ -149,7 +154,10 @@ impl World {
         }
         let restarted = jobset.status.restarts != Some(attempt);
         let over = is_true(&jobset.status.conditions, "Completed") || is_true(&jobset.status.conditions, "Failed");
-        if !over && !restarted {
+        // The next attempt may have to wait until all of the last is gone.
+        let policy = before.spec.failure_policy.as_ref().and_then(|policy| policy.other.get("restartStrategy"));
+        let blocked = policy.and_then(Value::as_str) == Some("BlockingRecreate") && !children.previous.is_empty();
+        if !over && !restarted && !blocked {
             self.create_jobs(&before, &children, attempt);
             self.suspend_or_resume(&before, &children, suspend);
         }
@@ -174,32 +182,48 @@ impl World {
         self.say(Some(key.clone()), EntryKind::Running, text);
     }
 
-    fn jobset_failed(&mut self, key: &ObjectRef, jobset: &mut Arc<JobSet>, first: &str) {
+    fn jobset_failed(&mut self, key: &ObjectRef, jobset: &mut Arc<JobSet>, failed: &[Arc<Job>]) {
         let time = api_time(self.now);
-        let policy = jobset.spec.failure_policy.as_ref();
-        let most = policy.and_then(|policy| policy.max_restarts).unwrap_or(0);
-        let has_policy = policy.is_some();
-        let status = &mut Arc::make_mut(jobset).status;
-        let done = status.restarts_count_towards_max.unwrap_or(0);
-        if done < most {
-            status.restarts = Some(status.restarts.unwrap_or(0).saturating_add(1));
-            status.restarts_count_towards_max = Some(done.saturating_add(1));
-            let text =
-                format!("Job {first} failed: the JobSet starts again ({} of {most} restarts)", done.saturating_add(1));
-            self.told_running.remove(key);
-            self.say(Some(key.clone()), EntryKind::Restarted, text);
-            return;
-        }
-        let (reason, message) = if has_policy {
-            (
-                "ReachedMaxRestarts",
-                format!("jobset failed due to reaching max number of restarts (first failed job: {first})"),
-            )
-        } else {
-            ("FailedJobs", format!("jobset failed due to one or more job failures (first failed job: {first})"))
+        let policy = jobset.spec.failure_policy.clone();
+        let decision = policy.as_ref().and_then(|policy| decide(policy, failed));
+        let first = first_failed(failed).unwrap_or_default();
+        let (reason, message) = match (policy, decision) {
+            (Some(policy), Some(decision)) => {
+                let most = policy.max_restarts.unwrap_or(0);
+                let status = &mut Arc::make_mut(jobset).status;
+                let done = status.restarts_count_towards_max.unwrap_or(0);
+                let job = &decision.job;
+                let counts = decision.action == Action::Restart;
+                if decision.action == Action::RestartAndIgnoreMaxRestarts || counts && done < most {
+                    let restarts = status.restarts.unwrap_or(0).saturating_add(1);
+                    status.restarts = Some(restarts);
+                    let done = done.saturating_add(i32::from(counts));
+                    status.restarts_count_towards_max = Some(done);
+                    let by = decision.rule.map_or(String::new(), |rule| format!(", by rule {rule}"));
+                    let how = if counts {
+                        format!("{done} of {most} restarts{by}")
+                    } else {
+                        format!("restart {restarts}, which does not count{by}")
+                    };
+                    let text = format!("Job {job} failed: the JobSet starts again ({how})");
+                    self.told_running.remove(key);
+                    self.gauge.job_lost(key);
+                    self.say(Some(key.clone()), EntryKind::Restarted, text);
+                    return;
+                }
+                let (reason, what) = if decision.action == Action::Fail {
+                    ("FailJobSetFailurePolicyAction", "applying FailJobSet failure policy action")
+                } else {
+                    ("ReachedMaxRestarts", "jobset failed due to reaching max number of restarts")
+                };
+                (reason, format!("{what} (first failed job: {job})"))
+            }
+            _ => ("FailedJobs", format!("jobset failed due to one or more job failures (first failed job: {first})")),
         };
+        let status = &mut Arc::make_mut(jobset).status;
         set_condition(&mut status.conditions, condition("Failed", true, reason, &message, &time));
         status.terminal_state = Some("Failed".to_owned());
+        self.gauge.job_lost(key);
         self.say(Some(key.clone()), EntryKind::Failed, message);
     }
 

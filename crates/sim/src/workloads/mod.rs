@@ -1,7 +1,9 @@
 //! The controllers of jobs: JobSet, batch Job, RayJob and RayCluster.
 
+pub(crate) mod failure_policy;
 pub(crate) mod job;
 pub(crate) mod jobset;
+pub(crate) mod pod_failures;
 pub(crate) mod ray;
 
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! The controllers of RayJob and RayCluster.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::PodStatus;
@@ -86,6 +86,7 @@ impl World {
             }
             "Suspending" => {
                 self.told_running.remove(key);
+                self.gauge.job_lost(key);
                 let name = job.status.ray_cluster_name.clone().unwrap_or_default();
                 self.store.delete(&Self::beside(key, Kind::RayCluster, &name));
                 self.store.delete(&Self::beside(key, Kind::Job, &key.name));
@@ -97,6 +98,19 @@ impl World {
                 status.message = None;
                 status.other.remove("dashboardURL");
                 status.other.insert("rayClusterStatus".to_owned(), empty_cluster_status());
+                self.store.put(Object::RayJob(job));
+            }
+            "Retrying" => {
+                // The next attempt has a cluster and a submitter of its own; the old ones go first.
+                let name = job.status.ray_cluster_name.clone().unwrap_or_default();
+                let (cluster, submitter) =
+                    (Self::beside(key, Kind::RayCluster, &name), Self::beside(key, Kind::Job, &key.name));
+                self.store.delete(&cluster);
+                self.store.delete(&submitter);
+                let status = &mut Arc::make_mut(&mut job).status;
+                status.job_deployment_status = None;
+                status.job_status = None;
+                status.message = None;
                 self.store.put(Object::RayJob(job));
             }
             "Suspended" if !suspend => {
@@ -133,7 +147,7 @@ impl World {
         status.ray_cluster_name = Some(format!("{name}-{}", names::suffix(&["raycluster", &uid, &salt])));
         status.start_time = Some(time.clone());
         for key in ["failed", "succeeded"] {
-            status.other.insert(key.to_owned(), 0.into());
+            status.other.entry(key.to_owned()).or_insert_with(|| 0.into());
         }
         status.other.insert("rayClusterStatus".to_owned(), empty_cluster_status());
         status.other.insert("rayJobInfo".to_owned(), json!({}));
@@ -184,9 +198,9 @@ impl World {
             run.status.iter().flat_map(|s| s.conditions.iter().flatten()).any(|c| c.type_ == kind && c.status == "True")
         };
         if over("Complete") {
-            self.rayjob_over(key, job, time, true);
+            self.rayjob_over(key, job, time, Ok(()));
         } else if over("Failed") {
-            self.rayjob_over(key, job, time, false);
+            self.rayjob_over(key, job, time, Err("Job failed."));
         } else if run.status.as_ref().and_then(|s| s.ready).unwrap_or(0) > 0
             && job.status.job_status.as_deref() != Some("RUNNING")
         {
@@ -203,20 +217,69 @@ impl World {
         let same = job.metadata.uid.as_deref() == Some(uid) && job.status.job_id.as_deref() == Some(id);
         if same && job.status.job_deployment_status.as_deref() == Some("Running") {
             let time = api_time(self.now);
-            self.rayjob_over(key, job, &time, true);
+            self.rayjob_over(key, job, &time, Ok(()));
         }
     }
 
-    fn rayjob_over(&mut self, key: &ObjectRef, mut job: Arc<RayJob>, time: &Time, well: bool) {
+    /// A pod of a Ray cluster failed. The cluster replaces it, a multi-host replica as a whole; the program of a RayJob that ran
+    /// on it fails, for Ray Train starts nothing again unless it is told to.
+    pub(crate) fn ray_pod_failed(&mut self, key: &ObjectRef, pod: &Pod) {
+        let namespace = text(pod.metadata.namespace.as_ref());
+        let Some(cluster) = label(&pod.metadata, CLUSTER) else { return };
+        let cluster = ObjectRef::new(Kind::RayCluster, namespace, cluster);
+        let Some(object) = self.store.get(&cluster) else { return };
+        let uid = object.uid().to_owned();
+        let above = controller_of(object).filter(|owner| owner.kind == "RayJob");
+        let above = above.map(|owner| Self::beside(&cluster, Kind::RayJob, &owner.name));
+        self.store.delete(key);
+        if let Some(replica) = label(&pod.metadata, REPLICA_NAME) {
+            for (key, other) in self.pods_of(&uid) {
+                if label(&other.metadata, REPLICA_NAME) == Some(replica) && !crate::cluster::is_over(&other) {
+                    self.store.delete(&key);
+                }
+            }
+        }
+        self.told_running.remove(&cluster);
+        self.dirty.ray_clusters.insert(cluster);
+        let Some(key) = above else { return };
+        let Some(job) = self.rayjob(&key) else { return };
+        if job.status.job_deployment_status.as_deref() == Some("Running") {
+            let time = api_time(self.now);
+            let why = format!("Job failed: pod {} of its Ray cluster was lost.", text(pod.metadata.name.as_ref()));
+            self.rayjob_over(&key, job, &time, Err(&why));
+        }
+    }
+
+    /// The program of a RayJob ended, or failed: it is then tried again, with a new cluster, as its backoffLimit allows.
+    fn rayjob_over(&mut self, key: &ObjectRef, mut job: Arc<RayJob>, time: &Time, result: Result<(), &str>) {
+        let well = result.is_ok();
+        if well {
+            self.gauge.job_done(key);
+        } else {
+            self.gauge.job_lost(key);
+        }
         let id = job.status.job_id.clone().unwrap_or_default();
         let cluster = job.status.ray_cluster_name.clone().unwrap_or_default();
         let start = job.status.start_time.clone();
         let status = &mut Arc::make_mut(&mut job).status;
         status.job_deployment_status = Some(if well { "Complete" } else { "Failed" }.to_owned());
         status.job_status = Some(if well { "SUCCEEDED" } else { "FAILED" }.to_owned());
-        status.message = Some(if well { SUCCEEDED_MESSAGE } else { "Job failed." }.to_owned());
+        status.message = Some(result.err().unwrap_or(SUCCEEDED_MESSAGE).to_owned());
         status.end_time = Some(time.clone());
-        status.other.insert(if well { "succeeded" } else { "failed" }.to_owned(), 1.into());
+        let count = if well { "succeeded" } else { "failed" };
+        let times = status.other.get(count).and_then(Value::as_i64).unwrap_or(0).saturating_add(1);
+        status.other.insert(count.to_owned(), times.into());
+        let limit = job.spec.other.get("backoffLimit").and_then(Value::as_i64).unwrap_or(0);
+        let status = &mut Arc::make_mut(&mut job).status;
+        if !well && times <= limit {
+            status.job_deployment_status = Some("Retrying".to_owned());
+            status.end_time = None;
+            let text = format!("Job '{id}' failed: the RayJob starts again ({times} of {limit} retries)");
+            self.told_running.remove(key);
+            self.say(Some(key.clone()), EntryKind::Restarted, text);
+            self.store.put(Object::RayJob(job));
+            return;
+        }
         let shown = |time: &Time| serde_json::to_value(time).unwrap_or_default();
         let info = json!({"startTime": start.as_ref().map(shown), "endTime": shown(time)});
         status.other.insert("rayJobInfo".to_owned(), info);
@@ -341,6 +404,7 @@ impl World {
             status.available_worker_replicas = None;
             let new = condition("RayClusterSuspended", true, "RayClusterSuspended", "", &time);
             set_condition(&mut status.conditions, new);
+            self.gauge.job_lost(key);
             self.told_running.remove(key);
             self.store.put(Object::RayCluster(cluster));
             return;
@@ -430,7 +494,9 @@ impl World {
         let uid = text(cluster.metadata.uid.as_ref());
         let pods = self.pods_of(uid);
         let name = text(cluster.metadata.name.as_ref()).to_owned();
-        let of_group = |group: &str| pods.iter().filter(|(_, pod)| label(&pod.metadata, GROUP) == Some(group)).count();
+        let alive = |pod: &Pod| !crate::cluster::is_over(pod) && pod.metadata.deletion_timestamp.is_none();
+        let in_group = |group: &str, pod: &Pod| alive(pod) && label(&pod.metadata, GROUP) == Some(group);
+        let of_group = |group: &str| pods.iter().filter(|(_, pod)| in_group(group, pod)).count();
         if of_group("headgroup") == 0 {
             let mut template = cluster.spec.head_group_spec.template.clone();
             if cluster.spec.enable_in_tree_autoscaling == Some(true)
@@ -459,7 +525,13 @@ impl World {
             if self.is_too_large(&own, i64::from(wanted), "workers") {
                 return;
             }
-            for number in have..wanted {
+            // Replicas that were lost come back under their numbers.
+            let replica_of = |pod: &Pod| label(&pod.metadata, REPLICA_INDEX).and_then(|n| n.parse::<i32>().ok());
+            let here = pods.iter().filter(|(_, pod)| in_group(&group.group_name, pod));
+            let there: BTreeSet<i32> = here.filter_map(|(_, pod)| replica_of(pod)).collect();
+            let missing = (0..wanted).filter(|number| hosts == 1 || !there.contains(&(number / hosts)));
+            let count = usize::try_from(wanted.saturating_sub(have)).unwrap_or(0);
+            for number in missing.take(count) {
                 let (replica, host) = (number / hosts, number % hosts);
                 let mut labels = Vec::new();
                 if hosts > 1 {

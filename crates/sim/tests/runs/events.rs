@@ -245,7 +245,8 @@ fn a_drained_node_ends_its_pods_and_the_jobset_starts_again_elsewhere() {
         );
     let outcome = run(&text);
     assert!(line(&outcome, EntryKind::Drained, "drained").contains("back in 1 h"), "{}", told(&outcome));
-    assert_eq!(seconds(&outcome, EntryKind::Restarted, "1 of 1"), 300, "{}", told(&outcome));
+    // The Job has failed when its other pod has stopped.
+    assert_eq!(seconds(&outcome, EntryKind::Restarted, "1 of 1"), 301, "{}", told(&outcome));
     assert!(finished(&outcome, "a"), "{}", told(&outcome));
     let node = outcome.objects_at(outcome.start.plus_seconds(301));
     let tainted = node.values().filter(|o| match o {

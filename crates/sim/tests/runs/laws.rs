@@ -2,7 +2,7 @@
 
 use crate::common::{Fifo, item, jobset, pool, rayjob, scaling_pool, simulation};
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 use slicegate_api::{Kind, ObjectRef};
 use slicegate_sim::{Item, Verdict, render};
 
@@ -12,7 +12,29 @@ enum Work {
     Ray,
 }
 
-fn items(static_pools: usize, scaling_pools: usize, work: &[Work], run_time: i64) -> Vec<Item> {
+/// Tries again as often as hosts fail.
+fn patient(mut job: Item) -> Item {
+    if let Item::Object(slicegate_api::Object::RayJob(job)) = &mut job {
+        std::sync::Arc::make_mut(job).spec.other.insert("backoffLimit".to_owned(), 4.into());
+    }
+    job
+}
+
+/// When which host of what fails, and how long its repair takes.
+type Failure = (i64, String, u32, i64);
+
+fn target() -> impl Strategy<Value = String> {
+    let pools = prop_oneof![
+        Just("v6e".to_owned()),
+        (0..3).prop_map(|i| format!("static-{i}")),
+        (0..3).prop_map(|i| format!("scaling-{i}"))
+    ];
+    let jobs =
+        (0..5).prop_flat_map(|i| prop_oneof![Just(format!("JobSet/jobset-{i}")), Just(format!("RayJob/ray-{i}"))]);
+    prop_oneof![pools, jobs]
+}
+
+fn items(static_pools: usize, scaling_pools: usize, work: &[Work], run_time: i64, failures: &[Failure]) -> Vec<Item> {
     let mut items = vec![
         item(json!({"kind": "NodePool", "name": "cpu", "initialNodeCount": 1,
                     "config": {"machineType": "n2-standard-32", "labels": {"cloud.google.com/gke-nodepool": "default-pool"}}})),
@@ -23,11 +45,25 @@ fn items(static_pools: usize, scaling_pools: usize, work: &[Work], run_time: i64
         .extend((0..scaling_pools).map(|i| scaling_pool(&format!("scaling-{i}"), "ct5lp-hightpu-4t", "2x4", 2, false)));
     items.extend(work.iter().enumerate().map(|(i, work)| match work {
         Work::Slices(n) => jobset(&format!("jobset-{i}"), *n),
-        Work::Ray => rayjob(&format!("ray-{i}")),
+        Work::Ray => patient(rayjob(&format!("ray-{i}"))),
     }));
-    items.push(item(
-        json!({"kind": "Scenario", "metadata": {"name": "s"}, "spec": {"runTime": format!("{run_time}s")}}),
-    ));
+    let there = |of: &str| {
+        items.iter().any(|item| match item {
+            Item::Object(object) => format!("{}/{}", object.kind(), object.name()) == *of,
+            Item::NodePool(pool) => pool.name == *of,
+            Item::Scenario(_) => false,
+        })
+    };
+    let events: Vec<Value> = failures
+        .iter()
+        .filter(|(_, of, ..)| there(of))
+        .map(|(at, of, host, repair)| {
+            let kind = if of.contains('/') { "job" } else { "pool" };
+            json!({"at": format!("{at}s"), "fail": {kind: of, "host": host, "repairAfter": format!("{repair}s")}})
+        })
+        .collect();
+    let spec = json!({"runTime": format!("{run_time}s"), "events": events});
+    items.push(item(json!({"kind": "Scenario", "metadata": {"name": "s"}, "spec": spec})));
     items
 }
 
@@ -46,6 +82,7 @@ proptest! {
         run_time in 1_i64..200,
         chips in prop_oneof![Just(16_i64), Just(24), Just(1_000)],
         evict in prop::option::of((1_i64..100, 0_usize..6)),
+        failures in prop::collection::vec((0_i64..400, target(), 0_u32..4, prop_oneof![Just(0_i64), 1_i64..2_000]), 0..4),
     ) {
         let evict = evict.and_then(|(at, i)| {
             let kind = match work.get(i)? {
@@ -56,7 +93,7 @@ proptest! {
         });
         let play = || {
             let fifo = Fifo { chips, evict: evict.clone(), ..Fifo::default() };
-            let mut simulation = simulation(items(static_pools, scaling_pools, &work, run_time), fifo);
+            let mut simulation = simulation(items(static_pools, scaling_pools, &work, run_time, &failures), fifo);
             while simulation.step() {
                 if let Err(violations) = simulation.check() {
                     return Err(format!("{violations:?}"));

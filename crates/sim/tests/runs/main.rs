@@ -5,4 +5,6 @@ mod cluster;
 mod common;
 mod edges;
 mod events;
+mod failures;
 mod laws;
+mod report;

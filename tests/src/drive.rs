@@ -7,18 +7,21 @@ use slicegate_admission::lifecycle::{At, FinishReason, finish, release, required
 use slicegate_admission::{
     AdmissionFairSharing, CheckSpec, Config, Cycle, Engine, FairSharing, Outcome, WaitForPodsReady, Written,
 };
+use slicegate_placement::{HOSTNAME_LABEL, Node, admission_uses_node};
 use slicegate_quota::{Amount, Quantity, Weight};
 use slicegate_workload::{
     BorrowWithinCohort, CheckState, ClusterQueueSpec, CohortSpec, ConditionType, Container, FlavorFungibility,
     FlavorQuotas, FlavorSpec, FungibilityPolicy, Key, LabelSelector, LocalQueueSpec, PodSet, PodSpec, PreemptionPolicy,
     QueueingStrategy, ReclaimPolicy, ReclaimablePods, ResourceGroup, ResourceQuota, Resources, Status, StopPolicy,
-    Taint, TaintEffect, Timestamp, WithinClusterQueuePolicy, Workload, WorkloadSpec,
+    Taint, TaintEffect, Timestamp, TopologyRequest, TopologySpec, WithinClusterQueuePolicy, Workload, WorkloadSpec,
 };
 
 const QUEUES: u8 = 5;
 const COHORTS: u8 = 3;
 const FLAVORS: u8 = 3;
 const WORKLOADS: u8 = 24;
+const NODES: u8 = 6;
+const RACK: &str = "example.com/rack";
 const RESOURCES: [&str; 2] = ["cpu", "example.com/chip"];
 
 /// After so many rounds without an event the engine has to be at rest: far more than all preemptions that so few workloads
@@ -34,6 +37,10 @@ pub struct Tally {
     pub admissions: usize,
     /// Of those in part only.
     pub partial: usize,
+    /// Of those on nodes by topology.
+    pub placed: usize,
+    /// Of those to move off a node that failed.
+    pub moved: usize,
     /// Decisions to evict.
     pub evictions: usize,
 }
@@ -44,7 +51,9 @@ pub struct Tally {
 /// The first thing that is wrong, with what happened before it.
 pub fn drive(bytes: &[u8]) -> Result<Tally, String> {
     let mut input = Input { bytes };
-    let mut drive = Drive::new(config(&mut input));
+    // Whether flavors have topologies.
+    let placed = bytes.first().is_some_and(|bits| bits & 128 != 0);
+    let mut drive = Drive::new(config(&mut input), placed);
     match drive.everything(&mut input) {
         Ok(()) => Ok(drive.tally),
         Err(why) => Err(format!("{why}\nafter:\n  {}", drive.log.join("\n  "))),
@@ -136,6 +145,8 @@ struct Drive {
     unseen: BTreeSet<Key>,
     queues: BTreeMap<Box<str>, ClusterQueueSpec>,
     cohorts: BTreeMap<Box<str>, CohortSpec>,
+    /// Whether flavors have topologies.
+    placed: bool,
     created: u32,
     log: Vec<String>,
     tally: Tally,
@@ -146,7 +157,7 @@ fn key(n: u8) -> Key {
 }
 
 impl Drive {
-    fn new(config: Config) -> Self {
+    fn new(config: Config, placed: bool) -> Self {
         let mut drive = Self {
             engine: Engine::new(config),
             now: Timestamp::from_seconds(1_000),
@@ -154,6 +165,7 @@ impl Drive {
             unseen: BTreeSet::new(),
             queues: BTreeMap::new(),
             cohorts: BTreeMap::new(),
+            placed,
             created: 0,
             log: Vec::new(),
             tally: Tally::default(),
@@ -162,12 +174,20 @@ impl Drive {
             drive.engine.set_namespace(drive.now, namespace, BTreeMap::new());
         }
         for n in 0..FLAVORS {
-            drive.engine.set_flavor(drive.now, flavor(n, false));
+            drive.engine.set_flavor(drive.now, flavor(n, false, placed));
+        }
+        if placed {
+            let levels = vec![RACK.into(), HOSTNAME_LABEL.into()];
+            drive.engine.set_topology(drive.now, TopologySpec { name: "t".into(), levels });
+            for n in 0..4 {
+                drive.engine.set_node(drive.now, node(n, 4_000, true));
+            }
         }
         // Something to begin with: ClusterQueues that lend to one another.
         for n in 0..QUEUES {
             let quota = ResourceQuota { nominal: Quantity::from_units(2), borrowing_limit: None, lending_limit: None };
-            let flavors = vec![FlavorQuotas { name: "f0".into(), resources: vec![(RESOURCES[0].into(), quota)] }];
+            let name = if placed { format!("f{}", n % FLAVORS) } else { "f0".to_owned() };
+            let flavors = vec![FlavorQuotas { name: name.into(), resources: vec![(RESOURCES[0].into(), quota)] }];
             let spec = ClusterQueueSpec {
                 name: format!("q{n}").into(),
                 resource_groups: vec![ResourceGroup { covered_resources: vec![RESOURCES[0].into()], flavors }],
@@ -224,7 +244,7 @@ impl Drive {
             6 => {
                 let (n, tainted) = (input.below(FLAVORS), input.one_in(4));
                 self.note(|| format!("flavor f{n}, tainted: {tainted}"));
-                self.engine.set_flavor(self.now, flavor(n, tainted));
+                self.engine.set_flavor(self.now, flavor(n, tainted, self.placed));
             }
             7 => {
                 let n = input.below(FLAVORS);
@@ -271,10 +291,53 @@ impl Drive {
             }
             47..=49 => self.tell(),
             50 => self.engine.flush(self.now),
+            52 | 53 if self.placed => self.set_node(input),
+            54 | 56 if self.placed => self.fail_node(input),
+            55 if self.placed => self.other_pod(input),
             51 => self.cycle(|input| input.pick(&[Written::Ok, Written::Failed, Written::NotFound]), input)?,
             _ => self.cycle(|_| Written::Ok, input)?,
         }
         Ok(())
+    }
+
+    // ----- nodes ---------------------------------------------------------------------------------------------------
+
+    fn set_node(&mut self, input: &mut Input<'_>) {
+        let node = node(input.below(NODES), i64::from(input.below(9)) * 1_000, !input.one_in(5));
+        self.note(|| format!("{node:?}"));
+        self.engine.set_node(self.now, node);
+    }
+
+    /// A node goes, most often one that is in use, and whoever has pods on it is told.
+    fn fail_node(&mut self, input: &mut Input<'_>) {
+        let runs = |w: &&Workload| w.is_admitted() && !w.is_finished() && !w.is_evicted();
+        let given = self.store.values().filter(runs).filter_map(|w| w.status.admission.as_ref());
+        let places = given.flat_map(|a| &a.pod_set_assignments).filter_map(|p| p.topology_assignment.as_ref());
+        let mut names: Vec<String> =
+            places.flat_map(|t| &t.domains).filter_map(|d| d.values.last()).map(ToString::to_string).collect();
+        names.push(format!("n{}", input.below(NODES)));
+        let name = names[usize::from(input.byte()) % names.len()].clone();
+        self.note(|| format!("remove node {name}"));
+        self.engine.remove_node(self.now, &name);
+        let uses =
+            |w: &&Workload| runs(w) && w.status.admission.as_ref().is_some_and(|a| admission_uses_node(a, &name));
+        let concerned: Vec<Workload> = self.store.values().filter(uses).cloned().collect();
+        for mut workload in concerned {
+            workload.status.unhealthy_nodes = vec![name.as_str().into()];
+            self.put(workload);
+        }
+    }
+
+    fn other_pod(&mut self, input: &mut Input<'_>) {
+        let pod = Key::new("kube-system", format!("p{}", input.below(4)));
+        if input.one_in(3) {
+            self.note(|| format!("remove pod {pod}"));
+            self.engine.remove_other_pod(self.now, &pod);
+            return;
+        }
+        let (node, cpu) = (format!("n{}", input.below(NODES)), i64::from(input.below(4)) * 500);
+        self.note(|| format!("pod {pod} on {node} with {cpu}"));
+        self.engine.set_other_pod(self.now, &pod, &node, [("cpu", cpu)].into_iter().collect());
     }
 
     // ----- configuration -------------------------------------------------------------------------------------------
@@ -381,7 +444,8 @@ impl Drive {
             return;
         }
         self.created += 1;
-        let pod_sets = (0..=u8::from(input.one_in(4))).map(|n| pod_set(n, input)).collect();
+        let placed = self.placed;
+        let pod_sets = (0..=u8::from(input.one_in(4))).map(|n| pod_set(n, input, placed)).collect();
         let workload = Workload {
             key,
             uid: format!("uid{:04}", self.created).into(),
@@ -481,12 +545,24 @@ impl Drive {
     // ----- cycles --------------------------------------------------------------------------------------------------
 
     fn cycle(&mut self, written: impl Fn(&mut Input<'_>) -> Written, input: &mut Input<'_>) -> Result<(), String> {
-        let before = self.excesses();
+        let cycle = self.decide()?;
+        self.write(cycle, written, input);
+        Ok(())
+    }
+
+    /// One cycle, after which all limits hold as well as before.
+    fn decide(&mut self) -> Result<Cycle, String> {
+        let (before, full) = (self.excesses(), self.engine.overcommitted_nodes());
         let cycle = self.engine.cycle(self.now);
         self.engine.check().map_err(|e| format!("right after cycle {}: {e}", cycle.number))?;
         self.limits_hold(&before, &cycle)?;
-        self.write(cycle, written, input);
-        Ok(())
+        if cycle.entries.iter().all(|e| e.then.is_none()) {
+            let after = self.engine.overcommitted_nodes();
+            if let Some(node) = after.iter().find(|n| !full.contains(n)) {
+                return Err(format!("cycle {}: {node:?} is given more than it has", cycle.number));
+            }
+        }
+        Ok(cycle)
     }
 
     fn write(&mut self, cycle: Cycle, written: impl Fn(&mut Input<'_>) -> Written, input: &mut Input<'_>) {
@@ -505,6 +581,7 @@ impl Drive {
         }
         for entry in cycle.entries {
             let is_admission = matches!(entry.outcome, Outcome::Admitted { .. });
+            let moves = self.store.get(&entry.workload).is_some_and(|w| !w.status.unhealthy_nodes.is_empty());
             let result = if is_admission { written(input) } else { Written::Ok };
             let outcome = format!("{:?}", entry.outcome);
             let word = outcome.split([' ', '(']).next().unwrap_or_default().to_owned();
@@ -516,6 +593,9 @@ impl Drive {
             }
             if let Outcome::Admitted { admission, .. } = &entry.outcome {
                 self.tally.admissions += 1;
+                let places = admission.pod_set_assignments.iter().any(|p| p.topology_assignment.is_some());
+                self.tally.placed += usize::from(places);
+                self.tally.moved += usize::from(moves);
                 let asked =
                     self.store.get(&entry.workload).map_or(0, |w| w.spec.pod_sets.iter().map(|p| p.count).sum());
                 let given: i32 = admission.pod_set_assignments.iter().filter_map(|a| a.count).sum();
@@ -602,10 +682,7 @@ impl Drive {
             self.tell();
             self.let_go();
             self.now = self.now.plus_seconds(2);
-            let before = self.excesses();
-            let cycle = self.engine.cycle(self.now);
-            self.engine.check().map_err(|e| e.to_string())?;
-            self.limits_hold(&before, &cycle)?;
+            let cycle = self.decide()?;
             let changes = cycle.evictions.len()
                 + cycle.entries.iter().filter(|e| matches!(e.outcome, Outcome::Admitted { .. })).count();
             self.write(cycle, |_| Written::Ok, &mut Input { bytes: &[] });
@@ -622,7 +699,7 @@ impl Drive {
         self.tell();
         let mut fresh = Engine::new(self.engine.config().clone());
         for n in 0..FLAVORS {
-            fresh.set_flavor(self.now, flavor(n, false));
+            fresh.set_flavor(self.now, flavor(n, false, self.placed));
         }
         for spec in self.cohorts.values() {
             let _ = fresh.set_cohort(self.now, spec.clone());
@@ -649,11 +726,31 @@ fn fungibility(next: bool) -> FungibilityPolicy {
     if next { FungibilityPolicy::TryNextFlavor } else { FungibilityPolicy::MayStopSearch }
 }
 
-fn flavor(n: u8, tainted: bool) -> FlavorSpec {
+/// A node in one of two racks, half of them of the pool of the last flavor.
+fn node(n: u8, cpu: i64, ready: bool) -> Node {
+    let name = format!("n{n}");
+    let labels = [
+        (HOSTNAME_LABEL.into(), name.as_str().into()),
+        (RACK.into(), format!("r{}", n % 2).into()),
+        ("pool".into(), format!("p{}", n / 2 % 2).into()),
+    ];
+    Node {
+        name: name.into(),
+        labels: labels.into(),
+        ready,
+        allocatable: [("cpu", cpu), (RESOURCES[1], 4), ("pods", 5)].into_iter().collect(),
+        ..Node::default()
+    }
+}
+
+/// With topologies the first flavor has none, the second takes all nodes and the last some of them.
+fn flavor(n: u8, tainted: bool, placed: bool) -> FlavorSpec {
     let taint = Taint { key: "t".into(), value: Box::default(), effect: TaintEffect::NoSchedule };
     FlavorSpec {
         name: format!("f{n}").into(),
         node_taints: tainted.then_some(taint).into_iter().collect(),
+        node_labels: (placed && n == 2).then(|| ("pool".into(), "p0".into())).into_iter().collect(),
+        topology: (placed && n > 0).then(|| "t".into()),
         ..FlavorSpec::default()
     }
 }
@@ -679,7 +776,20 @@ fn resource_groups(input: &mut Input<'_>) -> Vec<ResourceGroup> {
     vec![ResourceGroup { flavors: flavors.collect(), covered_resources: covered.iter().map(|r| (*r).into()).collect() }]
 }
 
-fn pod_set(n: u8, input: &mut Input<'_>) -> PodSet {
+fn topology_request(input: &mut Input<'_>) -> Option<TopologyRequest> {
+    let none = TopologyRequest::default;
+    let level = |host: bool| Some(if host { HOSTNAME_LABEL.into() } else { RACK.into() });
+    Some(match input.below(8) {
+        0 | 1 => return None,
+        2 => TopologyRequest { required: level(true), ..none() },
+        3 | 4 => TopologyRequest { required: level(false), ..none() },
+        5 => TopologyRequest { preferred: level(false), ..none() },
+        6 => TopologyRequest { unconstrained: Some(true), ..none() },
+        _ => TopologyRequest { slice_required_topology: level(true), slice_size: Some(2), ..none() },
+    })
+}
+
+fn pod_set(n: u8, input: &mut Input<'_>, placed: bool) -> PodSet {
     // Mostly little, so that a few fit and one more does not.
     let cpu = if input.one_in(8) { input.amount() } else { Quantity::from_units(i64::from(input.below(4))) };
     let mut requests = BTreeMap::from([("cpu".into(), cpu)]);
@@ -697,7 +807,7 @@ fn pod_set(n: u8, input: &mut Input<'_>) -> PodSet {
         count,
         min_count: input.one_in(4).then_some(1),
         pod: PodSpec { containers: vec![container], ..PodSpec::default() },
-        ..PodSet::default()
+        topology_request: if placed { topology_request(input) } else { None },
     }
 }
 

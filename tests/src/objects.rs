@@ -7,9 +7,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use slicegate_api::{RuntimeClass, convert, kueue};
+use slicegate_placement::Node;
 use slicegate_workload::{
     Admission, ClusterQueueSpec, CohortSpec, Conditions, FlavorSpec, Key, LimitRange, LimitRangeItem, LocalQueueSpec,
-    PodSpec, ReclaimablePods, ResourceList, Timestamp, TopologyAssignment, TopologySpec, Workload, WorkloadStatus,
+    PodSpec, ReclaimablePods, Requests, ResourceList, Timestamp, TopologyAssignment, TopologySpec, Workload,
+    WorkloadStatus,
 };
 
 /// An object that cannot be read.
@@ -192,6 +194,23 @@ pub fn flavor(object: &Value) -> Result<FlavorSpec> {
 /// If a field cannot be read.
 pub fn topology(object: &Value) -> Result<TopologySpec> {
     Ok(convert::topology(&read(object)?))
+}
+
+/// A Node.
+///
+/// # Errors
+/// If its taints, its allocatable resources or its conditions cannot be read.
+pub fn node(object: &Value) -> Result<Node> {
+    let taints = json!({ "spec": { "nodeTaints": object["spec"]["taints"] } });
+    let labels = object["metadata"]["labels"].as_object().into_iter().flatten();
+    Ok(Node {
+        name: name_of(object).into(),
+        labels: labels.map(|(key, value)| (key.as_str().into(), value.as_str().unwrap_or_default().into())).collect(),
+        taints: flavor(&taints)?.node_taints,
+        ready: conditions(&object["status"]["conditions"])?.is_true(&"Ready".into()),
+        unschedulable: object["spec"]["unschedulable"].as_bool().unwrap_or(false),
+        allocatable: Requests::from(&resource_list(&object["status"]["allocatable"])?),
+    })
 }
 
 /// A LimitRange.

@@ -29,9 +29,12 @@ fn random_events_reach_what_they_are_to_test() {
         all.cycles += tally.cycles;
         all.admissions += tally.admissions;
         all.partial += tally.partial;
+        all.placed += tally.placed;
+        all.moved += tally.moved;
         all.evictions += tally.evictions;
     }
     assert!(all.cycles > 600 && all.admissions > 300 && all.partial > 5 && all.evictions > 10, "{all:?}");
+    assert!(all.placed > 50 && all.moved > 0, "{all:?}");
 }
 
 #[test]

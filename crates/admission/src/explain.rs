@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use slicegate_placement::HOSTNAME_LABEL;
 use slicegate_quota::Amount;
 use slicegate_workload::Key;
 
@@ -41,6 +42,13 @@ pub enum Cause {
     Deferred,
     /// Quota is short now.
     WaitingForQuota,
+    /// Quota is free, but others are where its pods would have to go.
+    WaitingForPlaces,
+    /// Preemption could free quota, but no place for its pods.
+    PlacesNotFreed {
+        /// The label of the level that they have to share a domain of, if they ask for one.
+        level: Option<Box<str>>,
+    },
     /// It asks for more than it could ever have.
     ExceedsMaxQuota,
     /// No flavor takes its pods, or none has the resource.
@@ -163,6 +171,8 @@ pub struct PodSetExplanation {
     pub name: Box<str>,
     /// The flavors that were tried, in that order.
     pub flavors: Vec<FlavorExplanation>,
+    /// Why its pods find no place, if quota is free for them.
+    pub places: Option<Box<str>>,
 }
 
 /// Why a workload waits, or that it does not.
@@ -190,6 +200,16 @@ impl fmt::Display for Cause {
             Self::Preempting { victims } => write!(f, "It waits for {victims} workload(s) that it preempts."),
             Self::Deferred => f.write_str("It waits for workloads that others preempt; then it fits."),
             Self::WaitingForQuota => f.write_str("Quota is short now."),
+            Self::WaitingForPlaces => f.write_str("Quota is free, but others are where its pods would have to go."),
+            Self::PlacesNotFreed { level: Some(level) } if **level == *HOSTNAME_LABEL => {
+                f.write_str("Quota can be freed by preemption, but no single node could then hold its pods.")
+            }
+            Self::PlacesNotFreed { level: Some(level) } => {
+                write!(f, "Quota can be freed by preemption, but no single {level} could then hold its pods.")
+            }
+            Self::PlacesNotFreed { level: None } => {
+                f.write_str("Quota can be freed by preemption, but its pods would find no place then.")
+            }
             Self::ExceedsMaxQuota => f.write_str("It asks for more than its ClusterQueue could ever have."),
             Self::NoMatchingFlavor => f.write_str("No flavor of its ClusterQueue suits it."),
             Self::TopologyPlacementFailed => f.write_str("Quota is free, but its pods find no place together."),
@@ -255,6 +275,9 @@ impl fmt::Display for Explanation {
                 for resource in &flavor.resources {
                     write!(f, "\n  {} in {}: {resource}", pod_set.name, flavor.flavor)?;
                 }
+            }
+            if let Some(places) = &pod_set.places {
+                write!(f, "\n  {}: {places}", pod_set.name)?;
             }
         }
         let holders: Vec<String> = self

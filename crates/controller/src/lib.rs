@@ -31,4 +31,5 @@ pub use controller::Controller;
 pub use io::{
     Change, Effects, EventRecord, EventType, Note, Operation, Write, WriteError, WriteId, WriteOutcome, field_manager,
 };
+pub use jobs::pod_sets_of;
 pub use pass::Pass;

@@ -60,7 +60,11 @@ impl Controller {
         let details = details(&entry.explanation);
         let told =
             std::iter::once(text.as_str()).chain(details.iter().map(String::as_str)).collect::<Vec<_>>().join("\n");
-        if self.told.get(key) == Some(&told) {
+        // A scan that goes on where the last one ended looks only at flavors that a growing job may not use: that is no news.
+        let explanation = &entry.explanation;
+        let no_numbers = explanation.cause == Cause::WaitingForQuota && short_of(explanation).is_none();
+        let known = explanation.grows.is_some() && no_numbers && self.told.contains_key(key);
+        if known || self.told.get(key) == Some(&told) {
             return;
         }
         self.told.insert(key.clone(), told);
@@ -145,6 +149,10 @@ fn waits(name: &str, entry: &Entry) -> String {
         Cause::Deferred => "fits once the workloads that others preempt are gone".to_owned(),
         Cause::WaitingForQuota | Cause::Overtaken => short_of(explanation)
             .map_or_else(|| "waits for quota".to_owned(), |what| format!("waits for quota: {what}")),
+        Cause::WaitingForPlaces => "has quota, but others are where its pods would have to go".to_owned(),
+        Cause::PlacesNotFreed { .. } => {
+            "waits: preemption could free quota for it, but no place for its pods".to_owned()
+        }
         Cause::ExceedsMaxQuota => short_of(explanation).or_else(|| written(entry)).map_or_else(
             || "asks for more than there is quota for".to_owned(),
             |what| format!("asks for more than there is quota for: {what}"),

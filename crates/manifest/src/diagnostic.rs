@@ -50,6 +50,8 @@ pub enum Code {
     UnmatchedSelector,
     /// Pods that do not fill the hosts of their slices.
     HostMismatch,
+    /// A rule of whoever finds more than reading can, by its name.
+    Rule(&'static str),
 }
 
 impl Code {
@@ -73,6 +75,7 @@ impl Code {
             Self::UnknownShape => "unknown-shape",
             Self::UnmatchedSelector => "unmatched-selector",
             Self::HostMismatch => "host-mismatch",
+            Self::Rule(name) => name,
         }
     }
 }
@@ -102,6 +105,8 @@ pub struct Diagnostic {
     pub path: String,
     /// What is wrong.
     pub message: String,
+    /// Why it matters; may be empty.
+    pub why: String,
     /// What to write instead; may be empty.
     pub help: String,
 }
@@ -148,6 +153,9 @@ impl Diagnostic {
         if !self.object.is_empty() {
             let place = if self.path.is_empty() { String::new() } else { format!(", {}", printable(&self.path)) };
             writeln!(out, "{pad} {equals} in {}{place}", printable(&self.object))?;
+        }
+        if !self.why.is_empty() {
+            writeln!(out, "{pad} {equals} {} {}", paint.with("1", "why:"), printable(&self.why))?;
         }
         if !self.help.is_empty() {
             writeln!(out, "{pad} {equals} {} {}", paint.with("1", "help:"), printable(&self.help))?;
@@ -226,6 +234,7 @@ mod tests {
             object: "ClusterQueue cq".into(),
             path: "spec.cohortName".into(),
             message: "expected a string, found the number 123".into(),
+            why: String::new(),
             help: "put it in quotes: \"123\"".into(),
         }
     }
@@ -242,6 +251,14 @@ mod tests {
                 = in ClusterQueue cq, spec.cohortName\n   \
                 = help: put it in quotes: \"123\"\n"
         );
+    }
+
+    #[test]
+    fn says_why_it_matters() {
+        let d = Diagnostic { code: Code::Rule("SG0001"), why: "it matters".into(), ..sample() };
+        let text = d.to_string();
+        assert!(text.starts_with("error[SG0001]: "), "{text}");
+        assert!(text.contains("   = why: it matters\n   = help: put"), "{text}");
     }
 
     #[test]

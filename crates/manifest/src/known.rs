@@ -20,7 +20,7 @@ pub(crate) fn fields<S: for<'de> DeserializeSeed<'de>>(seed: S, path: &[Step]) -
 
 /// The name nearest to one that was misspelt, if any is near; else the only one that begins so: fields were renamed in that way
 /// (`cohort` became `cohortName`).
-pub(crate) fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let near = known.iter().map(|k| (distance(name, k), *k)).min()?;
     let length = name.chars().count();
     if near.0 <= length / 3 {

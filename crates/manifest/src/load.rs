@@ -1,5 +1,6 @@
 //! Reads sources into documents.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use slicegate_api::Object;
@@ -9,7 +10,7 @@ use slicegate_api::scenario::Scenario;
 use crate::diagnostic::{Code, Diagnostic, Severity};
 use crate::fill::Filled;
 use crate::position::{Lines, Position, Positions, Span, parse_path};
-use crate::read::{Context, TypeName};
+use crate::read::{Context, TypeName, older_name};
 use crate::source::Source;
 use crate::{json, yaml};
 
@@ -71,23 +72,61 @@ impl Document {
     ) -> Diagnostic {
         let source = sources.get(self.source);
         let lines = Lines::new(source.map_or("", |s| &s.text));
-        let span = self.positions.nearest(&parse_path(path)).0.span;
+        self.diagnostic_at(source.map_or("", |s| &s.name), &lines, severity, code, path, message)
+    }
+
+    /// As [`Document::diagnostic`], for many of them: the sources are gone through only once.
+    pub fn diagnostic_in(
+        &self,
+        texts: &Texts<'_>,
+        severity: Severity,
+        code: Code,
+        path: &str,
+        message: String,
+    ) -> Diagnostic {
+        match texts.0.get(self.source) {
+            Some((name, lines)) => self.diagnostic_at(name, lines, severity, code, path, message),
+            None => self.diagnostic_at("", &Lines::new(""), severity, code, path, message),
+        }
+    }
+
+    fn diagnostic_at(
+        &self,
+        file: &str,
+        lines: &Lines<'_>,
+        severity: Severity,
+        code: Code,
+        path: &str,
+        message: String,
+    ) -> Diagnostic {
+        let path = self.written(path);
+        let span = self.positions.nearest(&parse_path(&path)).0.span;
         let place = lines.position(span.start);
         let (text, text_column) = lines.excerpt(span.start);
         Diagnostic {
             severity,
             code,
-            file: source.map_or_else(String::new, |s| s.name.clone()),
+            file: file.to_owned(),
             line: place.line,
             column: place.column,
             length: lines.length(span).max(1),
             text: text.to_owned(),
             text_column,
             object: self.title(),
-            path: path.to_owned(),
+            path: path.into_owned(),
             message,
+            why: String::new(),
             help: String::new(),
         }
+    }
+
+    /// The path by which the text calls a field: an older version may have another name for it.
+    fn written<'p>(&self, path: &'p str) -> Cow<'p, str> {
+        if self.positions.has(path) {
+            return path.into();
+        }
+        let older = self.object().and_then(|object| older_name(object.kind(), path));
+        older.filter(|older| self.positions.has(older)).map_or_else(|| path.into(), Into::into)
     }
 
     /// The object, if it holds one.
@@ -99,11 +138,23 @@ impl Document {
     }
 }
 
+/// Sources whose lines have been counted.
+pub struct Texts<'a>(Vec<(&'a str, Lines<'a>)>);
+
+impl<'a> Texts<'a> {
+    /// Counts the lines of sources.
+    pub fn new(sources: &'a [Source]) -> Self {
+        Self(sources.iter().map(|s| (s.name.as_str(), Lines::new(&s.text))).collect())
+    }
+}
+
 /// What was read.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Loaded {
     /// The objects in the order in which they were written. Those with errors are left out: do not go on if there is any.
     pub documents: Vec<Document>,
+    /// Objects that could be read whole but break a rule of the API. They are not in `documents`.
+    pub invalid: Vec<Document>,
     /// Everything that is wrong with any source, in the order in which it was written.
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -214,8 +265,8 @@ impl Report {
         self.errors
     }
 
-    pub(crate) fn push(&mut self, document: Document) {
-        self.loaded.documents.push(document);
+    pub(crate) fn push(&mut self, document: Document, valid: bool) {
+        if valid { self.loaded.documents.push(document) } else { self.loaded.invalid.push(document) }
     }
 
     /// Whether this is the first object of a kind that is not known.
@@ -224,7 +275,7 @@ impl Report {
     }
 
     pub(crate) fn add(&mut self, context: &Context<'_>, entry: Entry) {
-        if entry.code == Code::UnknownKind && !self.options.note_unknown_kinds {
+        if entry.code == Code::UnknownKind && entry.severity == Severity::Note && !self.options.note_unknown_kinds {
             return;
         }
         if entry.severity == Severity::Error {
@@ -244,6 +295,7 @@ impl Report {
             object: entry.object,
             path: entry.path,
             message: entry.message,
+            why: String::new(),
             help: entry.help,
         });
     }

@@ -167,6 +167,12 @@ impl Positions {
         (at, path.len())
     }
 
+    /// Whether a field named like `spec.resourceGroups[0].name` or `metadata.labels[a.b/c]` is written.
+    pub fn has(&self, path: &str) -> bool {
+        let steps = parse_path(path);
+        self.nearest(&steps).1 == steps.len()
+    }
+
     /// The place of the value of a field named like `spec.resourceGroups[0].name` or `metadata.labels[a.b/c]`; of the
     /// deepest field on the way to it if it is not there.
     pub fn position_of(&self, path: &str) -> Position {

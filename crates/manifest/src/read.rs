@@ -109,7 +109,8 @@ impl Subject<'_> {
     }
 }
 
-fn older_name(kind: Kind, path: &str) -> Option<String> {
+/// What v1beta1 calls a field, if it has another name for it.
+pub(crate) fn older_name(kind: Kind, path: &str) -> Option<String> {
     v1beta1::RENAMED.iter().filter(|(k, ..)| *k == kind).find_map(|(_, held, written)| {
         let rest = path.strip_prefix(held)?;
         (rest.is_empty() || rest.starts_with(['.', '['])).then(|| format!("{written}{rest}"))
@@ -217,7 +218,17 @@ impl Context<'_> {
         if !report.first_of_kind(api_version, kind) {
             return;
         }
+        let kinds = Kind::ALL.iter().filter(|k| group(k.api_version()) == group(api_version)).map(|k| k.as_str());
+        let meant = known::nearest(kind, &kinds.collect::<Vec<_>>()).filter(|k| k.len().abs_diff(kind.len()) <= 2);
         let entry = match unknown {
+            Unknown::Kind if meant.is_some() => Entry {
+                severity: Severity::Warning,
+                code: Code::UnknownKind,
+                span: self.place(node.field("kind").unwrap_or(node).span),
+                message: format!("there is no kind {kind} in {api_version}; the object is skipped"),
+                help: meant.map(|k| format!("write `kind: {k}`")).unwrap_or_default(),
+                ..Entry::default()
+            },
             Unknown::Kind => Entry {
                 severity: Severity::Note,
                 code: Code::UnknownKind,
@@ -286,7 +297,7 @@ impl Context<'_> {
         let subject = Subject { object, positions: &positions, older: None };
         let pool = self.read(value, PhantomData::<NodePool>, &subject, Severity::Note, report);
         if let Some((pool, _)) = pool.filter(|_| report.errors() == errors) {
-            self.keep(Body::NodePool(pool), positions, report);
+            self.keep(Body::NodePool(pool), positions, true, report);
         }
     }
 
@@ -331,11 +342,12 @@ impl Context<'_> {
                 read.map(|(object, stand_ins)| (Body::Object(object), stand_ins))
             }
         };
+        let whole = report.errors() == errors;
         if let Some((Body::Object(object), stand_ins)) = body.as_ref().filter(|_| complete) {
             self.check(object, stand_ins, &subject, report);
         }
-        if let Some((body, _)) = body.filter(|_| report.errors() == errors) {
-            self.keep(body, positions, report);
+        if let Some((body, _)) = body.filter(|_| whole) {
+            self.keep(body, positions, report.errors() == errors, report);
         }
     }
 
@@ -379,11 +391,11 @@ impl Context<'_> {
         }
     }
 
-    fn keep(&self, body: Body, positions: Positions, report: &mut Report) {
+    fn keep(&self, body: Body, positions: Positions, valid: bool, report: &mut Report) {
         let within = positions.span.start..=positions.span.end;
         if !self.broken.iter().any(|offset| within.contains(offset)) {
             let Position { line, column } = positions.value;
-            report.push(Document { source: self.source, line, column, body, positions });
+            report.push(Document { source: self.source, line, column, body, positions }, valid);
         }
     }
 

@@ -348,6 +348,19 @@ proptest! {
         if ask.worker != [0, 0] {
             prop_assert_eq!(world.topologies.check(&usage), Ok(()));
         }
+        prop_assert!(world.topologies.has_room(std::slice::from_ref(&usage)));
+        let leaf = |world: &World, domain: &TopologyDomain| {
+            world.topologies.tree(world.flavor).and_then(|t| t.find_leaf(&domain.values)).unwrap() as usize
+        };
+        let fits_twice = assignment.domains.iter().all(|d| before[leaf(&world, d)] >= 2 * d.count);
+        prop_assert_eq!(world.topologies.has_room(&[usage.clone(), usage.clone()]), fits_twice);
+        prop_assert_eq!(&rooms(&world), &before, "asking changes nothing");
+        let mut twice = world.topologies.clone();
+        twice.add(&usage, Reach::Node);
+        prop_assert!(twice.overcommitted().is_empty());
+        prop_assert_eq!(world.topologies.difference(&twice).is_some(), !assignment.domains.is_empty());
+        twice.add(&usage, Reach::Node);
+        prop_assert_eq!(twice.overcommitted().is_empty(), fits_twice);
         let mark = world.topologies.mark();
         world.topologies.add(&usage, Reach::Flavor);
         let after = rooms(&world);

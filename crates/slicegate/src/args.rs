@@ -17,6 +17,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Runs manifests in a simulated cluster and says what happens, when, and why.
     Simulate(SimulateArgs),
+    /// Finds mistakes in manifests before they cost hours.
+    Check(CheckArgs),
     /// Prints the custom resource definitions of Kueue's kinds, for an API server to serve.
     Crds(CrdsArgs),
 }
@@ -60,6 +62,69 @@ pub(crate) struct SimulateArgs {
     /// When to use colour.
     #[arg(long, value_enum, default_value_t = Colour::Auto)]
     pub(crate) color: Colour,
+}
+
+/// Exit status: 0 if there is no error, 1 if there is one (or a warning, if they are denied), 2 on bad use or unreadable files.
+#[derive(Args, Debug)]
+#[command(after_help = CHECK_HELP)]
+pub(crate) struct CheckArgs {
+    /// Files, folders (their .yaml, .yml and .json files in order of name) or - for standard input, looked at together.
+    #[arg(value_name = "PATH", default_value = ".")]
+    pub(crate) paths: Vec<PathBuf>,
+
+    /// A value for ${NAME} in the PATHs that follow; the environment gives the others.
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) env: Vec<String>,
+
+    /// A code that is not to be reported, such as SG0301; may be given several times.
+    #[arg(long, value_name = "CODE", value_delimiter = ',')]
+    pub(crate) allow: Vec<String>,
+
+    /// What else is to make the exit status 1.
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) deny: Option<Deny>,
+
+    /// What to print: text for people, JSON, or SARIF 2.1.0 for code scanning.
+    #[arg(long, value_enum, default_value_t = CheckFormat::Text)]
+    pub(crate) output: CheckFormat,
+
+    /// Tell more about a code, with a wrong and a right example, instead of checking.
+    #[arg(long, value_name = "CODE")]
+    pub(crate) explain: Option<String>,
+
+    /// When to use colour.
+    #[arg(long, value_enum, default_value_t = Colour::Auto)]
+    pub(crate) color: Colour,
+}
+
+const CHECK_HELP: &str = "\
+Examples:
+  slicegate check examples/multislice
+  slicegate check queues/ pools.json --env JOB_ID=1 rayjob.yaml
+  slicegate check --deny warnings --output sarif . > check.sarif
+  slicegate check --explain SG0504
+
+Everything given is looked at together: a job is held against the queues and node pools beside it. The annotation
+slicegate.dev/allow: SG0301 on an object turns a rule off for it.";
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Deny {
+    /// Warnings as well as errors.
+    Warnings,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum CheckFormat {
+    Text,
+    Json,
+    Sarif,
+}
+
+impl CheckArgs {
+    /// The PATHs in order, each with what was said by the `--env` before it.
+    pub(crate) fn places(&self, matches: &ArgMatches) -> Result<Vec<Place>, String> {
+        places(&self.paths, &self.env, matches)
+    }
 }
 
 const SIMULATE_HELP: &str = "\
@@ -127,20 +192,24 @@ pub(crate) type Place = (PathBuf, BTreeMap<String, String>);
 impl SimulateArgs {
     /// The PATHs in order, each with what was said by the `--env` before it.
     pub(crate) fn places(&self, matches: &ArgMatches) -> Result<Vec<Place>, String> {
-        let mut said = Vec::new();
-        for (index, text) in indices(matches, "env").zip(&self.env) {
-            let (name, value) = text
-                .split_once('=')
-                .filter(|(name, _)| !name.is_empty())
-                .ok_or_else(|| format!("--env {text}: write --env NAME=VALUE"))?;
-            said.push((index, name, value));
-        }
-        let places = indices(matches, "paths").zip(&self.paths).map(|(index, path)| {
-            let env = said.iter().filter(|(at, ..)| *at < index);
-            (path.clone(), env.map(|&(_, name, value)| (name.to_owned(), value.to_owned())).collect())
-        });
-        Ok(places.collect())
+        places(&self.paths, &self.env, matches)
     }
+}
+
+fn places(paths: &[PathBuf], env: &[String], matches: &ArgMatches) -> Result<Vec<Place>, String> {
+    let mut said = Vec::new();
+    for (index, text) in indices(matches, "env").zip(env) {
+        let (name, value) = text
+            .split_once('=')
+            .filter(|(name, _)| !name.is_empty())
+            .ok_or_else(|| format!("--env {text}: write --env NAME=VALUE"))?;
+        said.push((index, name, value));
+    }
+    let places = indices(matches, "paths").zip(paths).map(|(index, path)| {
+        let env = said.iter().filter(|(at, ..)| *at < index);
+        (path.clone(), env.map(|&(_, name, value)| (name.to_owned(), value.to_owned())).collect())
+    });
+    Ok(places.collect())
 }
 
 fn indices<'a>(matches: &'a ArgMatches, id: &str) -> impl Iterator<Item = usize> + use<'a> {

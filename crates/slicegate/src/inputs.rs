@@ -35,6 +35,30 @@ impl Files for ScenarioFiles {
     }
 }
 
+/// The variables of the environment.
+pub(crate) fn ambient() -> Env {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}
+
+/// The texts that the PATHs name, and those of the files that scenarios among them apply.
+pub(crate) fn texts(places: &[Place], ambient: &Env) -> Result<Vec<Source>, String> {
+    let mut all = sources(places, ambient)?;
+    let loaded = load(&all, &Options::default());
+    let mut wrong = Vec::new();
+    for Applied { path, env, .. } in applied_files(&loaded.documents, &all) {
+        match files(&path, &with(ambient, &env)) {
+            Ok(more) => {
+                let new: Vec<Source> = more.into_iter().filter(|source| !all.contains(source)).collect();
+                all.extend(new);
+            }
+            Err(why) => wrong.push(why),
+        }
+    }
+    if wrong.is_empty() { Ok(all) } else { Err(wrong.join("\nerror: ")) }
+}
+
 /// Reads everything that the PATHs name. `ambient` are the variables of the environment.
 pub(crate) fn read(places: &[Place], ambient: &Env) -> Result<Inputs, String> {
     let mut sources = sources(places, ambient)?;

@@ -2,6 +2,7 @@
 #![expect(clippy::print_stderr, reason = "a program for a terminal")]
 
 mod args;
+mod check;
 mod crds;
 mod inputs;
 mod simulate;
@@ -22,6 +23,10 @@ fn main() -> ExitCode {
         Command::Simulate(args) => {
             let matches = matches.subcommand_matches("simulate").ok_or("simulate: no arguments")?;
             simulate::run(&args, matches)
+        }
+        Command::Check(args) => {
+            let matches = matches.subcommand_matches("check").ok_or("check: no arguments")?;
+            check::run(&args, matches)
         }
         Command::Crds(args) => crds::run(&args),
     });

@@ -1,6 +1,5 @@
 //! `slicegate simulate`.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
@@ -24,9 +23,7 @@ pub(crate) fn run(args: &SimulateArgs, matches: &ArgMatches) -> Result<ExitCode,
     };
     let at = times(&args.at, "--at")?;
     let until = times(args.until.as_slice(), "--until")?.first().copied();
-    let ambient: BTreeMap<String, String> = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect();
+    let ambient = inputs::ambient();
 
     let inputs = inputs::read(&args.places(matches)?, &ambient)?;
     let to_terminal = std::io::stderr().is_terminal();
@@ -63,7 +60,7 @@ pub(crate) fn run(args: &SimulateArgs, matches: &ArgMatches) -> Result<ExitCode,
     Ok(if done { ExitCode::SUCCESS } else { ExitCode::from(NOT_FINISHED) })
 }
 
-fn in_colour(choice: Colour, to_terminal: bool) -> bool {
+pub(crate) fn in_colour(choice: Colour, to_terminal: bool) -> bool {
     match choice {
         Colour::Always => true,
         Colour::Never => false,

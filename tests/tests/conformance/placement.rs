@@ -106,18 +106,7 @@ fn topology_request(value: &Value) -> Result<Option<TopologyRequest>> {
 
 /// A Node.
 pub(crate) fn node(object: &Value) -> Result<Node> {
-    let conditions = objects::conditions(&object["status"]["conditions"]).map_err(|e| e.to_string())?;
-    let pod = serde_json::json!({ "spec": { "nodeTaints": object["spec"]["taints"] } });
-    Ok(Node {
-        name: objects::name_of(object).into(),
-        labels: labels(&object["metadata"]["labels"]),
-        taints: objects::flavor(&pod).map_err(|e| e.to_string())?.node_taints,
-        ready: conditions.is_true(&"Ready".into()),
-        unschedulable: object["spec"]["unschedulable"].as_bool().unwrap_or(false),
-        allocatable: Requests::from(
-            &objects::resource_list(&object["status"]["allocatable"]).map_err(|e| e.to_string())?,
-        ),
-    })
+    objects::node(object).map_err(|e| e.to_string())
 }
 
 fn nodes(case: &Value) -> Result<Vec<Node>> {

@@ -28,6 +28,14 @@ pub(super) fn workloads<'a>(
     for (name, flavors) in &expect.admitted {
         about(name, &|w| runs(w, flavors));
     }
+    for (name, node) in &expect.node {
+        about(name, &|w| {
+            let given = w.status.admission.iter().flat_map(|a| &a.pod_set_assignments);
+            let domains = given.filter_map(|p| p.topology_assignment.as_ref()).flat_map(|t| &t.domains);
+            let nodes: BTreeSet<&str> = domains.filter_map(|d| d.values.last()).map(|v| &**v).collect();
+            (nodes != BTreeSet::from([node.as_str()])).then(|| format!("is on the nodes {nodes:?}"))
+        });
+    }
     for (name, flavors) in &expect.quota_reserved {
         about(name, &|w| reserves(w, flavors));
     }

@@ -98,6 +98,11 @@ impl Lab {
         let text = |e: convert::ConvertError| e.to_string();
         match object {
             Object::ResourceFlavor(flavor) => self.engine.set_flavor(self.now, convert::flavor(flavor).map_err(text)?),
+            Object::Topology(topology) => self.engine.set_topology(self.now, convert::topology(topology)),
+            Object::Node(node) => {
+                let value = serde_json::to_value(&**node).map_err(|e| e.to_string())?;
+                self.engine.set_node(self.now, slicegate_tests::objects::node(&value).map_err(|e| e.to_string())?);
+            }
             Object::Cohort(cohort) => {
                 let spec = convert::cohort(cohort).map_err(text)?;
                 self.cohorts.insert(spec.name.clone());

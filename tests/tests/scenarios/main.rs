@@ -67,6 +67,7 @@ mod tests {
         the_newest_is_spared_if_it_does_not_help: "V08a",
         freed_quota_is_for_who_freed_it: "V08b",
         a_resource_not_asked_for_forbids_nothing: "V08c",
+        nobody_is_evicted_for_a_place_that_does_not_come: "V09",
         capacity_that_does_not_come_twice: "V10",
         pods_that_never_become_ready: "V11",
         flavors_from_nearby_go_first: "V12a",

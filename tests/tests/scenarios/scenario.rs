@@ -149,6 +149,8 @@ pub(super) struct Create {
     pub(super) node_selector: BTreeMap<String, String>,
     #[serde(default)]
     pub(super) tolerations: Vec<Value>,
+    /// What is asked of topology, as in the API.
+    pub(super) topology: Option<Value>,
     /// Further pod sets of the same pods: names and counts.
     #[serde(default)]
     pub(super) more: BTreeMap<String, i64>,
@@ -163,6 +165,9 @@ pub(super) struct Expect {
     /// Who runs, and on which flavors.
     #[serde(default)]
     pub(super) admitted: BTreeMap<String, Flavors>,
+    /// On which node the pods run of those that run on one.
+    #[serde(default)]
+    pub(super) node: BTreeMap<String, String>,
     /// Who waits, and the reason that the condition `QuotaReserved` gives.
     #[serde(default)]
     pub(super) pending: BTreeMap<String, String>,
@@ -310,7 +315,7 @@ impl Create {
             resources["limits"] = json!(amounts(&self.limits));
         }
         let pod_set = |name: &str, count: i64| {
-            json!({"name": name, "count": count, "template": {"spec": {
+            json!({"name": name, "count": count, "topologyRequest": self.topology, "template": {"spec": {
                 "restartPolicy": "Never",
                 "containers": [{"name": "main", "image": "image", "resources": resources}],
                 "nodeSelector": self.node_selector,

@@ -4,7 +4,7 @@ use slicegate_api::provisioning::ProvisioningRequest;
 use slicegate_api::{Kind, Object};
 use slicegate_sim::{EntryKind, Outcome};
 
-use crate::common::{Run, all_finished, at, once, pods_on_pools, shared, told, workload};
+use crate::common::{Run, all_finished, apply_at, at, once, pods_on_pools, shared, told, workload};
 
 const POOLS: &str = r#"[
     {"name": "default-pool", "initialNodeCount": 1, "config": {"machineType": "n2-standard-16"}},
@@ -46,6 +46,34 @@ fn the_first_runs_on_demand_and_the_second_falls_back_to_dws() {
     assert!(workload(&outcome, FIRST).status.admission_checks.is_empty());
     let checks = workload(&outcome, SECOND).status.admission_checks;
     assert_eq!((checks.len(), checks[0].name.as_str(), checks[0].state.as_str()), (1, "dws-prov", "Ready"));
+}
+
+#[test]
+fn the_first_may_not_leave_its_flavor_to_grow() {
+    if shared().is_none() {
+        return;
+    }
+    let cluster = |replicas: i32| {
+        let scale = format!("{{object: RayJob/{FIRST}, workerGroup: tpu-group, replicas: {replicas}}}");
+        let events = format!("  runTime: 20m\n  events:\n  - {{at: 6m, scale: {scale}}}\n");
+        Run::default()
+            .file_with(
+                "dws/dws-tpu-queue.yaml",
+                &[("ONDEMAND_NODEPOOL", "on-demand-pool"), ("DWS_NODEPOOL", "dws-pool")],
+            )
+            .file_with("dws/rayjob-tpu-v6e-dws.yaml", &[("JOB_ID", "1")])
+            .text(POOLS)
+            .text(&apply_at(&events, &[]))
+            .run()
+    };
+    let outcome = cluster(2);
+    let texts: Vec<&str> = told(&outcome, EntryKind::Waiting, FIRST).iter().map(|t| t.1).collect();
+    let why = "an elastic job grows only on the flavor that it runs on";
+    assert!(texts[0].contains("of flavor on-demand") && texts.iter().all(|t| t.contains(why)), "{texts:#?}");
+    assert!(texts.iter().all(|t| !t.contains("must be changed")), "{texts:#?}");
+    // It never asked DWS, and went on as it was.
+    assert!(outcome.timeline.iter().all(|e| e.kind != EntryKind::ProvisioningRequest), "{:#?}", outcome.timeline);
+    assert_eq!(told(&outcome, EntryKind::Admitted, FIRST).len(), 1);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Scheduling cycles: `cargo bench -p slicegate-admission`.
 
 mod load;
+mod topology;
 
 use std::cell::{Cell, RefCell};
 
@@ -84,4 +85,12 @@ fn steady_no_head_finds_victims(bencher: Bencher<'_, '_>) {
     let wide = Load::wide();
     let large = Load { sizes: wide.sizes[2..].to_vec(), ..wide };
     again(bencher, &large, |cluster| cluster.wake_all(&large));
+}
+
+/// 2,000 nodes, all in use by 700 workloads, and quota to spare: which of them have to go for so many whole hosts?
+#[divan::bench(args = [(250, true), (2_000, false)], sample_count = 5, sample_size = 1)]
+fn victims_for_places(bencher: Bencher<'_, '_>, (hosts, one_block): (i32, bool)) {
+    let mut full = topology::Full::new(hosts, one_block);
+    assert!(full.decide() > 80);
+    bencher.bench_local(|| full.decide());
 }

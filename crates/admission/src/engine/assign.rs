@@ -23,6 +23,8 @@ pub(super) type Nominated = Vec<Vec<(ResourceId, FlavorId)>>;
 pub(super) struct Assigned {
     pub(super) assignment: Assignment,
     pub(super) targets: Vec<Target>,
+    /// Whether there would be victims if it were not for places.
+    pub(super) quota_alone: bool,
     /// The slice that is replaced.
     pub(super) slice: Option<WorkloadRef>,
 }
@@ -177,8 +179,10 @@ impl Engine {
             request: &request,
             preemptor,
             searched: None,
+            quota_alone: false,
         };
         let (assignment, targets) = search.run(gates.partial_admission);
+        let quota_alone = search.quota_alone && targets.is_empty();
         let dropped = assignment.mode != Mode::Fit && targets.is_empty();
         if let Some(record) = self.state.records.get_mut(id) {
             // With every flavor tried, the next scan starts over as it does without a memory.
@@ -188,7 +192,7 @@ impl Engine {
             });
         }
         // [quirk] A slice is only given up in favour of its successor if that fits or has victims.
-        Some(Assigned { assignment, targets, slice: slice.filter(|_| !dropped) })
+        Some(Assigned { assignment, targets, quota_alone, slice: slice.filter(|_| !dropped) })
     }
 
     /// The workload of this key, if it holds quota of the ClusterQueue that it may hand on: one that is evicted gives its quota
@@ -280,6 +284,8 @@ struct Search<'a, 'b> {
     request: &'a WorkloadRequest<'b>,
     preemptor: Preemptor,
     searched: Option<(FlavorResourceId, Amount)>,
+    /// Whether there would have been victims if it were not for places.
+    quota_alone: bool,
 }
 
 impl Search<'_, '_> {
@@ -379,7 +385,14 @@ impl Search<'_, '_> {
             if !places.is_empty() {
                 self.searched = None;
                 let request = Request { preemptor, needed: &needed, preempting: &preempting, placed: true };
-                return self.planner.targets(&mut Scene::new(state, wants, &places), config, &request).to_vec();
+                let found = self.planner.targets(&mut Scene::new(state, wants, &places), config, &request);
+                if !found.is_empty() {
+                    return found.to_vec();
+                }
+                // For the explanation.
+                let request = Request { placed: false, ..request };
+                self.quota_alone |= !self.planner.targets(state, config, &request).is_empty();
+                return Vec::new();
             }
         }
         if let ([one], [pair]) = (needed.as_slice(), preempting.as_slice())

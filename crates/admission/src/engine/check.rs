@@ -156,7 +156,8 @@ impl Engine {
 
     /// Where nodes hold more pods than they take: flavor, node (or other domain of the lowest level) and resource. An admission
     /// never adds to it; nodes that shrink and other pods may.
-    pub fn overcommitted_nodes(&self) -> Vec<(Box<str>, Box<str>, Box<str>)> {
+    pub fn overcommitted_nodes(&mut self) -> Vec<(Box<str>, Box<str>, Box<str>)> {
+        self.settle_topologies();
         let names = &self.state.names;
         let told = |(flavor, leaf, resource): (FlavorId, Vec<Box<str>>, ResourceId)| {
             (names.flavor_name(flavor).into(), leaf.join("/").into(), names.resource_name(resource).into())

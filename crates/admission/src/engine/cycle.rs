@@ -57,6 +57,8 @@ pub(super) struct Candidate {
     /// What its pods take of nodes beyond what it holds.
     pub(super) places: Vec<Usage>,
     pub(super) targets: Vec<Target>,
+    /// Whether there would be victims if it were not for places.
+    pub(super) quota_alone: bool,
     /// The slice that it replaces, while that holds quota in the same ClusterQueue.
     pub(super) slice: Option<WorkloadRef>,
     pub(super) step: Step,
@@ -87,6 +89,7 @@ impl Candidate {
             assignment: None,
             places: Vec::new(),
             targets: Vec::new(),
+            quota_alone: false,
             slice: None,
             step: Step::NotNominated,
             requeue: Requeue::Generic,
@@ -280,6 +283,7 @@ impl Engine {
             self.tools.assigner.recycle(before);
         }
         c.targets = assigned.targets;
+        c.quota_alone = assigned.quota_alone;
         c.slice = assigned.slice;
     }
 

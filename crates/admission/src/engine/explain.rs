@@ -97,7 +97,7 @@ impl Engine {
                 explanation.blockers.extend(c.targets.iter().filter_map(|&t| self.named(t)));
                 (Verdict::Wait, Cause::Preempting { victims: c.targets.len() })
             }
-            Mode::Preempt => (Verdict::Wait, Cause::WaitingForQuota),
+            Mode::Preempt => (Verdict::Wait, self.no_candidates(c)),
             Mode::NoFit => no_fit(assignment, &explanation),
         };
         if explanation.cause == Cause::WaitingForQuota {
@@ -124,7 +124,7 @@ impl Engine {
                 Some(assignment) => no_fit(assignment, &explanation),
                 None => (Verdict::Wait, Cause::WaitingForQuota),
             },
-            Outcome::NoCandidates => (Verdict::Wait, Cause::WaitingForQuota),
+            Outcome::NoCandidates => (Verdict::Wait, self.no_candidates(c)),
             Outcome::Skipped(_) | Outcome::Migrating | Outcome::SecondPassFailed => (Verdict::Wait, Cause::Overtaken),
             Outcome::Inadmissible(why) => {
                 if let Inadmissible::ClusterQueueInactive { cluster_queue }
@@ -139,6 +139,19 @@ impl Engine {
             Outcome::Evicted | Outcome::Dropped => (Verdict::Wait, Cause::Queued { ahead: 0 }),
         };
         explanation
+    }
+
+    /// What a candidate waits for that finds nobody to preempt.
+    fn no_candidates(&self, c: &Candidate) -> Cause {
+        let results = c.assignment.iter().flat_map(|a| &a.pod_sets);
+        if results.flat_map(|r| &r.reasons).any(|r| matches!(r, Reason::Placement { .. })) {
+            return Cause::WaitingForPlaces;
+        }
+        if !c.quota_alone {
+            return Cause::WaitingForQuota;
+        }
+        let mut asked = self.pod_sets(c.id).iter().filter_map(|p| p.topology_request.as_ref());
+        Cause::PlacesNotFreed { level: asked.find_map(|t| t.required.clone()) }
     }
 
     /// The numbers behind an assignment: every flavor that was tried, with its quota.
@@ -172,7 +185,11 @@ impl Engine {
                 }
             }
             let name = self.pod_set_name(id, result.pod_set).into();
-            let mut explained = PodSetExplanation { name, flavors };
+            let places = result.reasons.iter().find_map(|reason| match reason {
+                Reason::Placement { message } => Some(message.clone()),
+                _ => None,
+            });
+            let mut explained = PodSetExplanation { name, flavors, places };
             for reason in &result.reasons {
                 if let Reason::Undeclared { resource } = reason {
                     explained.flavors.push(self.undeclared(result, *resource));
@@ -359,6 +376,10 @@ fn no_fit(assignment: &Assignment, explanation: &Explanation) -> (Verdict, Cause
             let resources = explanation.pod_sets.iter().flat_map(|p| &p.flavors).flat_map(|f| &f.resources);
             let raisable = resources.into_iter().any(|r| matches!(r.limit, ResourceLimit::MaximumBorrowing { .. }));
             (if raisable { Verdict::AskAdmin } else { Verdict::Never }, Cause::ExceedsMaxQuota)
+        }
+        // The pods run already, so there is a flavor for them; it has no room for more.
+        Some(NoFitReason::NoMatchingFlavor) | None if explanation.grows.is_some() => {
+            (Verdict::Wait, Cause::WaitingForQuota)
         }
         Some(NoFitReason::NoMatchingFlavor) | None => {
             let missing = assignment

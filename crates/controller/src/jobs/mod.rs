@@ -155,6 +155,13 @@ pub trait Integration {
     }
 }
 
+/// The pod sets of the Workload that would be made for a job, in order; `None` if the object is no job or its topology
+/// annotations cannot be read. The object is taken as it is: defaults of webhooks are not filled in.
+pub fn pod_sets_of(object: &Object, gates: &Gates) -> Option<Vec<kueue::PodSet>> {
+    let context = JobContext { gates, ray_cluster: &|_| None };
+    as_job(object)?.pod_sets(&context).ok()
+}
+
 /// The annotation of an object.
 pub(crate) fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
     metadata.annotations.as_ref()?.get(key).map(String::as_str)

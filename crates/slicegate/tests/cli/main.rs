@@ -1,6 +1,8 @@
 //! The program as a person runs it.
 
 #[cfg(test)]
+mod check;
+#[cfg(test)]
 mod crds;
 #[cfg(test)]
 mod simulate;

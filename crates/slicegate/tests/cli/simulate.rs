@@ -14,7 +14,7 @@ fn slicegate(args: &[&str]) -> Command {
     command
 }
 
-fn run(args: &[&str]) -> (i32, String, String) {
+pub(crate) fn run(args: &[&str]) -> (i32, String, String) {
     read(slicegate(args).output().unwrap())
 }
 
@@ -23,7 +23,7 @@ fn read(output: Output) -> (i32, String, String) {
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
-fn run_on(text: &str, args: &[&str]) -> (i32, String, String) {
+pub(crate) fn run_on(text: &str, args: &[&str]) -> (i32, String, String) {
     let mut child =
         slicegate(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();

@@ -1,0 +1,162 @@
+//! `SG08xx`: topology-aware placement.
+
+use std::collections::BTreeSet;
+
+use slicegate_api::kueue;
+use slicegate_controller::keys;
+
+use super::{list, meant, rule};
+use crate::model::{Doc, Group, Job, Model, annotation, name};
+use crate::rule::{Rule, Sink};
+
+pub(super) const RULES: &[Rule] = &[
+    rule! {
+        "SG0801", Warning, "A Topology without a level for hosts",
+        why: "free capacity is summed up over many nodes: what fits in sum may fit on no node",
+        source: "Kueue docs, topology-aware scheduling",
+        look: no_hosts,
+    },
+    rule! {
+        "SG0802", Warning, "A topology level that the queue's flavors do not have",
+        why: "no flavor can be assigned, and the job waits for ever",
+        source: "Kueue docs, topology-aware scheduling",
+        look: unknown_level,
+    },
+    rule! {
+        "SG0803", Warning, "A topology request in a queue without topologies",
+        why: "no flavor of the queue has topologyName, so that none can be assigned and the job waits for ever",
+        source: "Kueue docs, topology-aware scheduling",
+        look: no_topology,
+    },
+    rule! {
+        "SG0804", Warning, "Pods that do not make up whole slices",
+        why: "the pods that are left over are not placed",
+        source: "Kueue docs, topology-aware scheduling: podset-slice-size",
+        look: left_over,
+    },
+    rule! {
+        "SG0805", Warning, "Slices in a wider domain than the pods together",
+        why: "a slice lies within the domain of all pods: its level must be the same or a lower one",
+        source: "Kueue docs, topology-aware scheduling",
+        look: order,
+    },
+    rule! {
+        "SG0806", Warning, "Exclusive placement beside topology-aware placement",
+        why: "two placements decide independently: what Kueue chose may be taken when JobSet's anti-affinity is looked at",
+        source: "JobSet docs, exclusive placement; cluster-toolkit drops one of the two",
+        look: two_placements,
+    },
+];
+
+const HOSTNAME: &str = "kubernetes.io/hostname";
+
+fn no_hosts(model: &Model<'_>, out: &mut Sink<'_>) {
+    for topology in &model.topologies {
+        let levels = &topology.object.spec.levels;
+        let Some(last) = levels.last().filter(|l| l.node_label != HOSTNAME) else { continue };
+        let index = levels.len().saturating_sub(1);
+        let message = format!("the lowest level is {}, which holds several nodes", last.node_label);
+        let help = format!("add `- nodeLabel: {HOSTNAME}` as the last level");
+        out.report(topology.document, &format!("spec.levels[{index}].nodeLabel"), message, help);
+    }
+}
+
+/// The Topologies of the flavors of a job's queue; `None` if the queue or any of its flavors is not known.
+fn topologies<'a>(model: &Model<'a>, job: &Job<'a>) -> Option<Vec<Doc<'a, kueue::Topology>>> {
+    let queue = model.queue_of(job).filter(|q| !q.redefined)?;
+    let mut all = Vec::new();
+    for flavor in queue.spec.resource_groups.iter().flat_map(|g| &g.flavors) {
+        let Some(topology) = model.flavor(&flavor.name)?.spec.topology.as_deref() else { continue };
+        all.push(*model.topologies.iter().rfind(|t| name(&t.metadata) == topology)?);
+    }
+    Some(all)
+}
+
+const LEVELS: [&str; 3] = [keys::REQUIRED_TOPOLOGY, keys::PREFERRED_TOPOLOGY, keys::SLICE_REQUIRED_TOPOLOGY];
+
+fn groups<'m, 'a>(model: &'m Model<'a>) -> impl Iterator<Item = (&'m Job<'a>, &'m Group<'a>)> {
+    model.jobs.iter().flat_map(|job| job.groups.iter().map(move |group| (job, group)))
+}
+
+fn path(group: &Group<'_>, key: &str) -> String {
+    format!("{}.metadata.annotations[{key}]", group.path)
+}
+
+fn unknown_level(model: &Model<'_>, out: &mut Sink<'_>) {
+    for (job, group) in groups(model) {
+        let asked: Vec<(&str, &str)> = LEVELS.iter().filter_map(|k| Some((*k, group.annotation(k)?))).collect();
+        if asked.is_empty() {
+            continue;
+        }
+        let Some(topologies) = topologies(model, job).filter(|t| !t.is_empty()) else { continue };
+        let levels: BTreeSet<&str> =
+            topologies.iter().flat_map(|t| &t.object.spec.levels).map(|l| l.node_label.as_str()).collect();
+        for (key, level) in asked.into_iter().filter(|(_, level)| !levels.contains(level)) {
+            let message = format!("no Topology of the queue's flavors has the level {level}");
+            let help = match meant(level, levels.iter().copied()) {
+                Some(other) => format!("did you mean {other}?"),
+                None => format!("there are {}", list(levels.iter().copied())),
+            };
+            out.report(job.document, &path(group, key), message, help);
+        }
+    }
+}
+
+fn no_topology(model: &Model<'_>, out: &mut Sink<'_>) {
+    let all = [LEVELS.as_slice(), &[keys::UNCONSTRAINED_TOPOLOGY, keys::SLICE_CONSTRAINTS]].concat();
+    for (job, group) in groups(model) {
+        let Some(key) = all.iter().find(|k| group.annotation(k).is_some()) else { continue };
+        if topologies(model, job).is_some_and(|t| t.is_empty())
+            && let Some(queue) = model.queue_of(job)
+        {
+            let message = format!("no flavor of ClusterQueue {} has a topology", queue.name());
+            let help = "set topologyName in the flavor, or remove the annotation";
+            out.report(job.document, &path(group, key), message, help);
+        }
+    }
+}
+
+fn left_over(model: &Model<'_>, out: &mut Sink<'_>) {
+    for (job, group) in groups(model) {
+        let Some(size) = group.annotation(keys::SLICE_SIZE).and_then(|s| s.parse::<i64>().ok()) else { continue };
+        let rest = group.count.checked_rem(size).unwrap_or(0);
+        // More than there are is a finding of the reader.
+        if rest != 0 && size <= group.count {
+            let message = format!("{} pods are not a multiple of {size}: {rest} would not be placed", group.count);
+            let help = "choose a size that divides the number of pods";
+            out.report(job.document, &path(group, keys::SLICE_SIZE), message, help);
+        }
+    }
+}
+
+fn order(model: &Model<'_>, out: &mut Sink<'_>) {
+    for (job, group) in groups(model) {
+        let outer = LEVELS.iter().take(2).find_map(|k| group.annotation(k));
+        let (Some(outer), Some(inner)) = (outer, group.annotation(keys::SLICE_REQUIRED_TOPOLOGY)) else { continue };
+        for topology in topologies(model, job).into_iter().flatten() {
+            let at = |level: &str| topology.object.spec.levels.iter().position(|l| l.node_label == level);
+            if let (Some(o), Some(i)) = (at(outer), at(inner))
+                && i < o
+            {
+                let message = format!("{inner} is above {outer} in Topology {}", name(&topology.metadata));
+                let help = format!("name {outer} or a level below it");
+                out.report(job.document, &path(group, keys::SLICE_REQUIRED_TOPOLOGY), message, help);
+                break;
+            }
+        }
+    }
+}
+
+fn two_placements(model: &Model<'_>, out: &mut Sink<'_>) {
+    for job in &model.jobs {
+        if annotation(job.metadata(), super::shapes::EXCLUSIVE).is_none() {
+            continue;
+        }
+        let asks = |g: &Group<'_>| LEVELS.iter().any(|k| g.annotation(k).is_some());
+        if job.groups.iter().any(asks) {
+            let message = "pods of this JobSet are placed by Kueue's topology as well".to_owned();
+            let help = "remove the annotation, or the topology annotations of the pod templates";
+            out.report(job.document, &format!("metadata.annotations[{}]", super::shapes::EXCLUSIVE), message, help);
+        }
+    }
+}

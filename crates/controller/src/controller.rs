@@ -17,6 +17,7 @@ use crate::io::{
 };
 use crate::jobs;
 use crate::merge;
+use crate::metrics::Attempts;
 use crate::nodes;
 use crate::pods::{self, PodIndex};
 use crate::store::{Applied, Store, key_of, owner_ref, workload_ref};
@@ -191,6 +192,8 @@ pub struct Controller {
     pub(crate) told_finished: BTreeSet<Key>,
     /// Objects that could not be made, and why.
     pub(crate) create_errors: BTreeMap<ObjectRef, String>,
+    /// What came of scheduling cycles.
+    pub(crate) attempts: Attempts,
 }
 
 impl Controller {
@@ -218,6 +221,7 @@ impl Controller {
             told_checks: BTreeMap::new(),
             told_finished: BTreeSet::new(),
             create_errors: BTreeMap::new(),
+            attempts: Attempts::default(),
         }
     }
 

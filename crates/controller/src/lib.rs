@@ -13,6 +13,7 @@ mod io;
 pub mod jobs;
 pub mod keys;
 mod merge;
+pub mod metrics;
 pub mod names;
 mod nodes;
 mod notes;

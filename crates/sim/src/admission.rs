@@ -15,6 +15,11 @@ pub trait Admission {
 
     /// What follows from what it knows by now. Called until there are no writes left.
     fn reconcile(&mut self, now: Timestamp) -> Effects;
+
+    /// Slicegate's controller, if it is that; metrics ask it about queues.
+    fn controller(&self) -> Option<&Controller> {
+        None
+    }
 }
 
 impl Admission for Controller {
@@ -28,5 +33,9 @@ impl Admission for Controller {
 
     fn reconcile(&mut self, now: Timestamp) -> Effects {
         Self::reconcile(self, now)
+    }
+
+    fn controller(&self) -> Option<&Controller> {
+        Some(self)
     }
 }

@@ -81,11 +81,13 @@ pub struct Options {
     pub keep_history: bool,
     /// When to stop at the latest, in microseconds since the start; the scenario's own limit counts too.
     pub until: Option<i64>,
+    /// How often metrics are sampled, in microseconds; `None`: there are none.
+    pub metrics_every: Option<i64>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { keep_history: true, until: None }
+        Self { keep_history: true, until: None, metrics_every: None }
     }
 }
 

@@ -21,6 +21,7 @@ mod play;
 mod preflight;
 pub mod render;
 mod report;
+mod sampler;
 mod simulation;
 mod store;
 mod timeline;

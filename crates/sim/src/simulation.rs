@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use slicegate_api::scenario::Scenario;
 use slicegate_api::{Kind, Object, ObjectRef};
+use slicegate_controller::metrics::Recording;
 use slicegate_controller::{Configuration, Controller, EventRecord, WriteError, WriteOutcome};
 use slicegate_workload::Timestamp;
 
@@ -13,6 +14,7 @@ use crate::duration::Elapsed;
 use crate::input::{Files, Input, Item, ScenarioError};
 use crate::plan::{Action, Plan, Step};
 use crate::report::Report;
+use crate::sampler::Sampler;
 use crate::store::{History, Store, Webhooks};
 use crate::timeline::{Entry, EntryKind};
 use crate::verdict::{JobVerdict, verdicts};
@@ -51,6 +53,8 @@ pub struct Outcome {
     pub objects: BTreeMap<ObjectRef, Object>,
     /// The Events that the controller recorded.
     pub events: Vec<RecordedEvent>,
+    /// Metrics over time, if they were asked for.
+    pub metrics: Option<Recording>,
     /// What became of each job.
     pub verdicts: Vec<JobVerdict>,
     /// How well the chips were used.
@@ -145,6 +149,7 @@ pub struct Simulation<A = Controller> {
     admission: A,
     steps: Vec<Step>,
     events: Vec<RecordedEvent>,
+    sampler: Option<Sampler>,
     wake: Option<Timestamp>,
     idle_wakes: usize,
     /// What the API server refused, and why: said once.
@@ -175,6 +180,7 @@ impl<A: Admission> Simulation<A> {
     /// If the scenario cannot be played; all that is wrong with it.
     pub fn with(input: Input, files: &dyn Files, admission: A) -> Result<Self, Vec<ScenarioError>> {
         let keep_history = input.options.keep_history;
+        let metrics_every = input.options.metrics_every;
         let plan = Plan::new(input, files)?;
         let mut world = World::new(plan.settings, keep_history);
         for (number, step) in plan.steps.iter().enumerate() {
@@ -188,11 +194,14 @@ impl<A: Admission> Simulation<A> {
             }
         }
         let last = world.now;
+        let configuration = admission.controller().map(Controller::configuration);
+        let sampler = metrics_every.map(|every| Sampler::new(world.now, every, configuration));
         Ok(Self {
             world,
             admission,
             steps: plan.steps,
             events: Vec::new(),
+            sampler,
             wake: None,
             idle_wakes: 0,
             refused: BTreeSet::new(),
@@ -222,6 +231,9 @@ impl<A: Admission> Simulation<A> {
             self.stopped = limit;
             self.over = true;
             return false;
+        }
+        if let Some(sampler) = &mut self.sampler {
+            sampler.hold(at, self.admission.controller());
         }
         self.world.set_now(at);
         let told = self.world.timeline.len();
@@ -272,9 +284,10 @@ impl<A: Admission> Simulation<A> {
         let later = self.stopped.map(|at| at.micros_since(self.world.settings.start));
         let later = self.steps.iter().filter(|step| later.is_some_and(|at| step.at > at));
         let verdicts = verdicts(&self.world, later.filter_map(Step::item));
+        let end = self.stopped.unwrap_or(self.last);
+        let metrics = self.sampler.map(|sampler| sampler.finish(end, self.admission.controller()));
         let history = self.world.store.take_history();
         let objects = self.world.store.take_objects();
-        let end = self.stopped.unwrap_or(self.last);
         Outcome {
             start: self.world.settings.start,
             end,
@@ -285,6 +298,7 @@ impl<A: Admission> Simulation<A> {
             history,
             objects,
             events: self.events,
+            metrics,
             verdicts,
         }
     }
@@ -371,6 +385,9 @@ impl<A: Admission> Simulation<A> {
         let changes = self.world.store.take_changes();
         let any = !changes.is_empty();
         for change in changes {
+            if let Some(sampler) = &mut self.sampler {
+                sampler.observe(self.world.now, &change);
+            }
             self.world.dispatch(&change);
             self.admission.observe(self.world.now, change);
         }
@@ -463,7 +480,8 @@ impl World {
         for pool in &self.nodes.pools {
             if let crate::cluster::pool::Growth::Whole { hosts } = pool.growth {
                 let nodes = pool.nodes.len();
-                if nodes != 0 && u32::try_from(nodes) != Ok(hosts) {
+                // The hosts of a cube come and go one by one.
+                if nodes != 0 && !pool.is_cube() && u32::try_from(nodes) != Ok(hosts) {
                     found.push(Violation::BrokenSlice { pool: pool.name.clone(), nodes, hosts });
                 }
             }

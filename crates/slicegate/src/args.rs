@@ -55,6 +55,14 @@ pub(crate) struct SimulateArgs {
     #[arg(long, short)]
     pub(crate) quiet: bool,
 
+    /// Write metrics over simulated time to FILE, as OpenMetrics text with timestamps.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) metrics: Option<PathBuf>,
+
+    /// How often metrics are sampled.
+    #[arg(long, value_name = "TIME", default_value = "60s", requires = "metrics")]
+    pub(crate) metrics_every: String,
+
     /// Name Workloads and print their table as Kueue did before 0.7, as in the multislice tutorial.
     #[arg(long)]
     pub(crate) legacy_names: bool,
@@ -132,6 +140,7 @@ Examples:
   slicegate simulate examples/multislice
   slicegate simulate queues.yaml --env JOB_ID=1 rayjob.yaml --env JOB_ID=2 rayjob.yaml
   slicegate simulate --at 2m --at 5m --quiet examples/dws
+  slicegate simulate --metrics metrics.txt examples/multislice
   kubectl get clusterqueues,localqueues,resourceflavors,jobsets -A -o yaml | slicegate simulate - pools.json
 
 Exit status: 0 if every job finished, 1 if something can never be admitted or did not finish, 2 on bad input.";

@@ -23,6 +23,10 @@ pub(crate) fn run(args: &SimulateArgs, matches: &ArgMatches) -> Result<ExitCode,
     };
     let at = times(&args.at, "--at")?;
     let until = times(args.until.as_slice(), "--until")?.first().copied();
+    let every = times(std::slice::from_ref(&args.metrics_every), "--metrics-every")?.first().copied();
+    if every == Some(0) {
+        return Err("--metrics-every 0: metrics cannot be sampled all the time; write a time such as 60s".to_owned());
+    }
     let ambient = inputs::ambient();
 
     let inputs = inputs::read(&args.places(matches)?, &ambient)?;
@@ -35,7 +39,9 @@ pub(crate) fn run(args: &SimulateArgs, matches: &ArgMatches) -> Result<ExitCode,
         return Err(format!("nothing was simulated: {errors} error{} above", if errors == 1 { "" } else { "s" }));
     }
 
-    let input = Input { items: inputs.items, options: Options { keep_history: !at.is_empty(), until } };
+    let metrics_every = every.filter(|_| args.metrics.is_some());
+    let options = Options { keep_history: !at.is_empty(), until, metrics_every };
+    let input = Input { items: inputs.items, options };
     let configuration = Configuration { legacy_names: args.legacy_names, ..Configuration::default() };
     let simulation = Simulation::new(input, &inputs.files, configuration)
         .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\nerror: "))?;
@@ -53,6 +59,9 @@ pub(crate) fn run(args: &SimulateArgs, matches: &ArgMatches) -> Result<ExitCode,
                 eprintln!("warning: --at {text} is left out: the simulation was stopped before, at {end}");
             }
         }
+    }
+    if let (Some(path), Some(metrics)) = (&args.metrics, &outcome.metrics) {
+        std::fs::write(path, metrics.open_metrics()).map_err(|why| format!("--metrics {}: {why}", path.display()))?;
     }
     print(args, &outcome, &at)?;
     let done = |v: &Verdict| matches!(v, Verdict::Finished { .. } | Verdict::Deleted { .. });

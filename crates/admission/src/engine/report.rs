@@ -1,7 +1,7 @@
 //! Answering questions about queues.
 
 use slicegate_quota::{Amount, FlavorResourceId, NodeId};
-use slicegate_workload::{Key, StopPolicy, Workload};
+use slicegate_workload::{Key, Requests, StopPolicy, Workload};
 
 use super::Engine;
 use super::activity::activity;
@@ -163,6 +163,21 @@ impl Engine {
             *in_local_queue = in_local_queue.saturating_add(1);
         }
         list
+    }
+
+    /// What the workloads that wait in a ClusterQueue ask for together, by resource, with defaults filled in: in thousandths of
+    /// cores for `cpu`, in whole units else.
+    pub fn pending_requests(&self, cluster_queue: &str) -> Requests {
+        let mut sum = Requests::new();
+        let node = self.state.forest.cluster_queue(cluster_queue);
+        let Some(queue) = node.and_then(|node| self.pending_queue(node)) else { return sum };
+        for id in queue.active().chain(queue.parked()) {
+            let shape = self.state.records.get(id).and_then(|record| self.shapes.get(record.shape));
+            for totals in shape.map(|shape| shape.totals.as_slice()).unwrap_or_default() {
+                sum.add_all(&totals.requests);
+            }
+        }
+        sum
     }
 
     /// What the engine knows about a workload that waits, for [`lifecycle::sync_pending`](crate::lifecycle::sync_pending).

@@ -34,6 +34,7 @@ impl Controller {
             let cycle = self.engine.cycle(now);
             let heads: Vec<Key> = cycle.entries.iter().map(|e| e.workload.clone()).collect();
             let progressed = cycle.progressed;
+            self.attempts.count(&cycle);
             self.take_decisions(now, cycle);
             if progressed {
                 seen.clear();

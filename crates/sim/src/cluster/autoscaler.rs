@@ -114,6 +114,10 @@ impl World {
                 labels.insert("topology.kubernetes.io/region".to_owned(), region.to_owned());
             }
             labels.insert("topology.kubernetes.io/zone".to_owned(), zone);
+            if let Growth::Whole { hosts } = pool.growth {
+                let worker = serial % u64::from(hosts.max(1));
+                labels.extend(pool.labels_of_worker(u32::try_from(worker).unwrap_or(0)));
+            }
             if let Some(request) = request {
                 labels.insert(slicegate_tpu::label::PROVISIONING_REQUEST.to_owned(), request.to_owned());
             }
@@ -308,7 +312,9 @@ impl World {
         };
         let from = u32::try_from(pool.nodes.len()).unwrap_or(u32::MAX);
         let going: Vec<NodeId> = match pool.growth {
-            Growth::Whole { .. } if low == 0 && pool.nodes.iter().all(idle) => pool.nodes.iter().copied().collect(),
+            Growth::Whole { .. } if low == 0 && pool.in_repair.is_empty() && pool.nodes.iter().all(idle) => {
+                pool.nodes.iter().copied().collect()
+            }
             Growth::Whole { .. } => Vec::new(),
             Growth::ByNode => {
                 let most = usize::try_from(from.saturating_sub(low)).unwrap_or(0);

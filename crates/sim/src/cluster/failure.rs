@@ -277,6 +277,7 @@ impl World {
         for pod in pods {
             self.pod_not_ready(&pod);
         }
+        self.update_partitions(pool_id);
         let given_up = repair.map_or(GIVEN_UP, |repair| repair.min(GIVEN_UP));
         let event = Event::NodesLost { pool: pool_id, nodes: going, repair: repair.map(|repair| repair - given_up) };
         self.queue.schedule(self.now.plus_micros(given_up), event);
@@ -300,6 +301,7 @@ impl World {
         if kept.is_empty() {
             return;
         }
+        self.update_partitions(pool);
         let text = format!("node pool {}: {} node(s) gone", self.nodes.pool(pool).name, kept.len());
         self.say(None, EntryKind::NodesLost, text);
         let Some(repair) = repair else {
@@ -333,6 +335,7 @@ impl World {
             self.take_node(state, &node);
             let _ = self.store.create(node.into());
         }
+        self.update_partitions(id);
         let text = format!("node pool {}: {count} node(s) repaired", self.nodes.pool(id).name);
         self.say(None, EntryKind::NodesReady, text);
         self.retry_requests();

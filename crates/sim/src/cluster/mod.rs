@@ -1,6 +1,7 @@
 //! The simulated cluster: nodes and what runs on them.
 
 pub(crate) mod autoscaler;
+pub(crate) mod cube;
 pub(crate) mod dws;
 pub(crate) mod failure;
 pub(crate) mod kubelet;

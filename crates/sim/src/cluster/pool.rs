@@ -137,6 +137,7 @@ impl Pool {
             };
             pool.taints.push(Taint { key: taint.key.as_str().into(), value: taint.value.as_str().into(), effect });
         }
+        pool.place_cube();
         pool.queued = document.queued_provisioning.as_ref().is_some_and(|q| q.enabled);
         let (flex, spot) = (config.flex_start == Some(true), config.spot == Some(true));
         pool.mark(flex, spot);

@@ -6,7 +6,7 @@ use slicegate_manifest::{Options as LoadOptions, Source, load};
 use slicegate_sim::render::{self, TextOptions};
 use slicegate_sim::{EntryKind, Input, NoFiles, Options, Outcome, Simulation, Verdict};
 
-const QUEUES: &str = "
+pub(crate) const QUEUES: &str = "
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: ResourceFlavor
 metadata: {name: v5e}
@@ -29,7 +29,7 @@ spec: {clusterQueue: cq}
 ";
 
 /// The queue with a flavor that DWS provides.
-const DWS: &str = "
+pub(crate) const DWS: &str = "
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: ResourceFlavor
 metadata: {name: dws}
@@ -68,7 +68,7 @@ spec: {clusterQueue: cq}
 ";
 
 /// A JobSet of slices of 2x4, two hosts each.
-fn jobset(name: &str, slices: u32, run_time: &str, more: &str) -> String {
+pub(crate) fn jobset(name: &str, slices: u32, run_time: &str, more: &str) -> String {
     format!(
         "apiVersion: jobset.x-k8s.io/v1alpha2
 kind: JobSet
@@ -102,16 +102,20 @@ spec:
     )
 }
 
-fn scenario(spec: &str) -> String {
+pub(crate) fn scenario(spec: &str) -> String {
     format!("apiVersion: slicegate.dev/v1alpha1\nkind: Scenario\nmetadata: {{name: s}}\nspec:\n{spec}\n---\n")
 }
 
-fn run(text: &str) -> Outcome {
+pub(crate) fn run(text: &str) -> Outcome {
+    run_with(text, Configuration::default())
+}
+
+pub(crate) fn run_with(text: &str, configuration: Configuration) -> Outcome {
     let sources = [Source { name: "m.yaml".to_owned(), text: text.to_owned(), ..Source::default() }];
     let loaded = load(&sources, &LoadOptions::default());
     assert!(!loaded.has_errors(), "{:#?}", loaded.diagnostics);
     let input = Input::new(loaded.documents, Options::default());
-    let mut simulation = Simulation::new(input, &NoFiles, Configuration::default()).unwrap();
+    let mut simulation = Simulation::new(input, &NoFiles, configuration).unwrap();
     while simulation.step() {
         if let Err(violations) = simulation.check() {
             panic!("{violations:#?}\n{}", told(&simulation.finish()));
@@ -120,28 +124,28 @@ fn run(text: &str) -> Outcome {
     simulation.finish()
 }
 
-fn told(outcome: &Outcome) -> String {
+pub(crate) fn told(outcome: &Outcome) -> String {
     render::timeline(outcome, TextOptions::default()) + &render::summary(outcome)
 }
 
-fn line<'a>(outcome: &'a Outcome, kind: EntryKind, words: &str) -> &'a str {
+pub(crate) fn line<'a>(outcome: &'a Outcome, kind: EntryKind, words: &str) -> &'a str {
     let mut entries = outcome.timeline.iter().filter(|e| e.kind == kind);
     let found = entries.find(|e| e.text.contains(words));
     found.map_or_else(|| panic!("nothing says {words:?} as {kind:?}:\n{}", told(outcome)), |e| e.text.as_str())
 }
 
-fn seconds(outcome: &Outcome, kind: EntryKind, words: &str) -> i64 {
+pub(crate) fn seconds(outcome: &Outcome, kind: EntryKind, words: &str) -> i64 {
     let found = outcome.timeline.iter().find(|e| e.kind == kind && e.text.contains(words));
     let entry = found.unwrap_or_else(|| panic!("nothing says {words:?} as {kind:?}:\n{}", told(outcome)));
     entry.time.micros_since(outcome.start) / 1_000_000
 }
 
-fn verdict<'a>(outcome: &'a Outcome, name: &str) -> &'a Verdict {
+pub(crate) fn verdict<'a>(outcome: &'a Outcome, name: &str) -> &'a Verdict {
     let found = outcome.verdicts.iter().find(|v| &*v.job.name == name);
     &found.unwrap_or_else(|| panic!("no verdict on {name}:\n{}", told(outcome))).verdict
 }
 
-fn finished(outcome: &Outcome, name: &str) -> bool {
+pub(crate) fn finished(outcome: &Outcome, name: &str) -> bool {
     matches!(verdict(outcome, name), Verdict::Finished { .. })
 }
 

@@ -360,6 +360,39 @@ fn a_rayjob_fails_with_its_workers_unless_it_may_try_again() {
 }
 
 #[test]
+fn a_cube_loses_one_host_and_its_parts_say_so() {
+    let cube = item(json!({
+        "kind": "NodePool", "name": "cube-a", "initialNodeCount": 16,
+        "config": {"machineType": "tpu7x-standard-4t",
+                   "labels": {"cloud.google.com/gke-accelerator-topology-mode": "PROVISION_ONLY"}},
+        "placementPolicy": {"tpuTopology": "4x4x4"}
+    }));
+    let fail = json!({"at": "10m", "fail": {"pool": "cube-a", "host": 5, "repairAfter": "15m"}});
+    let outcome = run(vec![cube, scenario(&json!({"events": [fail]}))], Fifo::default());
+    // The states of the parts at a second, by shape: how many nodes are in parts of that state.
+    let at = |second: i64, shape: &str, state: &str| {
+        let objects = outcome.objects_at(outcome.start.plus_seconds(second));
+        let key = format!("cloud.google.com/gke-tpu-partition-{shape}-state");
+        let labels = objects.values().filter(|o| o.kind() == Kind::Node).filter_map(|o| o.metadata().labels.as_ref());
+        labels.filter(|labels| labels.get(&key).is_some_and(|have| have == state)).count()
+    };
+    let parts = |shape: &str| {
+        let key = format!("cloud.google.com/gke-tpu-partition-{shape}-id");
+        let nodes = outcome.objects.values().filter(|o| o.kind() == Kind::Node);
+        nodes.filter_map(|o| o.metadata().labels.as_ref()?.get(&key)).collect::<std::collections::BTreeSet<_>>().len()
+    };
+    let sizes = [("4x4x4", 16), ("2x4x4", 8), ("2x2x4", 4), ("2x2x2", 2), ("2x2x1", 1)];
+    for (shape, hosts) in sizes {
+        assert_eq!(parts(shape), 16 / hosts, "{shape}");
+        assert_eq!(at(1, shape, "HEALTHY"), 16, "{shape}");
+        assert_eq!((at(601, shape, "UNHEALTHY"), at(601, shape, "HEALTHY")), (hosts, 16 - hosts), "{shape}");
+        assert_eq!((at(661, shape, "INCOMPLETE"), at(661, shape, "HEALTHY")), (hosts - 1, 16 - hosts), "{shape}");
+        assert_eq!(at(1_501, shape, "HEALTHY"), 16, "{shape}");
+    }
+    has(&outcome, "00:11:00 node pool cube-a: 1 node(s) gone");
+}
+
+#[test]
 fn pods_of_higher_priority_send_others_away() {
     let class =
         |name: &str, value: i32| item(json!({"kind": "PriorityClass", "metadata": {"name": name}, "value": value}));

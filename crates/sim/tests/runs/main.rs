@@ -8,3 +8,4 @@ mod events;
 mod failures;
 mod laws;
 mod report;
+mod waits;

@@ -5,4 +5,6 @@ mod check;
 #[cfg(test)]
 mod crds;
 #[cfg(test)]
+mod metrics;
+#[cfg(test)]
 mod simulate;

@@ -18,6 +18,7 @@ use crate::io::{
 use crate::jobs;
 use crate::merge;
 use crate::metrics::Attempts;
+use crate::node_pools::NodePools;
 use crate::nodes;
 use crate::pods::{self, PodIndex};
 use crate::store::{Applied, Store, key_of, owner_ref, workload_ref};
@@ -33,7 +34,7 @@ const MOST_CYCLES: u32 = 100_000;
 const CONFIGURATION: [Kind; 6] =
     [Kind::AdmissionCheck, Kind::ClusterQueue, Kind::Cohort, Kind::LocalQueue, Kind::ResourceFlavor, Kind::Topology];
 /// Kinds that nothing here depends on.
-const IGNORED: [Kind; 2] = [Kind::ConfigMap, Kind::Secret];
+const IGNORED: [Kind; 1] = [Kind::Secret];
 
 /// What the engine must be told about a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -164,6 +165,7 @@ pub struct Controller {
     pub(crate) engine: Engine,
     pub(crate) store: Store,
     pub(crate) fed: Fed,
+    pub(crate) node_pools: NodePools,
     /// The pods of workloads.
     pub(crate) pods: PodIndex,
     /// Objects that changed since they were last looked at.
@@ -205,6 +207,7 @@ impl Controller {
             config,
             store: Store::default(),
             fed: Fed::default(),
+            node_pools: NodePools::default(),
             pods: PodIndex::default(),
             dirty: BTreeSet::new(),
             timers: Timers::default(),
@@ -225,11 +228,13 @@ impl Controller {
         }
     }
 
-    /// Takes in that an object is there, changed or is gone. Late and repeated reports do no harm, nor do those of ConfigMaps
-    /// and Secrets, which nothing depends on. Pods and nodes cost next to nothing as long as no gate holds the pods and no
-    /// flavor has a topology.
+    /// Takes in that an object is there, changed or is gone. Late and repeated reports do no harm, nor do those of Secrets, which
+    /// nothing depends on, and of ConfigMaps that hold no node pools. Pods and nodes cost next to nothing as long as no gate holds
+    /// the pods and no flavor has a topology or asks for whole slices.
     pub fn observe(&mut self, now: Timestamp, change: Change) {
         match change {
+            Change::Applied(Object::ConfigMap(map)) => self.observe_config_map(now, &map, false),
+            Change::Deleted(Object::ConfigMap(map)) => self.observe_config_map(now, &map, true),
             Change::Applied(object) | Change::Deleted(object) if IGNORED.contains(&object.kind()) => {}
             Change::Applied(object) => self.apply(now, &object),
             Change::Deleted(object) => self.remove(now, &object),

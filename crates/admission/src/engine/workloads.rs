@@ -66,6 +66,7 @@ impl Engine {
         }
         self.drop_charge(id);
         self.second_pass.remove(&id);
+        self.wake_for_slices(now);
         let Some(record) = self.state.records.remove(id) else { return };
         self.leave_local_queue(id, record.queue, record.queue_position);
         self.shapes.release(record.shape);
@@ -203,6 +204,7 @@ impl Engine {
             }
         }
         self.look_again(now, id, 0);
+        self.wake_for_slices(now);
     }
 
     /// Whether an update of a parked workload lets it compete again.
@@ -406,6 +408,7 @@ impl Engine {
             position: 0,
             usage: Vec::new(),
             places: Vec::new(),
+            slices: Vec::new(),
             reserved_at: reserved.map(|c| c.last_transition),
             admitted: conditions.is_true(&ConditionType::Admitted),
             pods_ready: conditions.is_true(&ConditionType::PodsReady),
@@ -413,6 +416,7 @@ impl Engine {
         };
         holding.usage = self.resolve_usage(usage);
         holding.places = self.held_places(id);
+        holding.slices = self.held_slices(id);
         self.state.hold(id, holding);
     }
 

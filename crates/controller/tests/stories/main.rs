@@ -19,6 +19,8 @@ mod jobsets;
 #[cfg(test)]
 mod kinds;
 #[cfg(test)]
+mod node_pools;
+#[cfg(test)]
 mod past_usage;
 #[cfg(test)]
 mod places;

@@ -8,4 +8,5 @@ mod events;
 mod failures;
 mod laws;
 mod report;
+mod slices;
 mod waits;

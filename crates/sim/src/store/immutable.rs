@@ -4,7 +4,7 @@ use slicegate_api::jobset::{JobSet, ReplicatedJob};
 use slicegate_api::{Job, Object, PodTemplateSpec};
 
 /// The field that was changed and may not be, if there is one. What Kueue has a say in is checked elsewhere.
-pub(super) fn changed(old: &Object, new: &Object) -> Option<String> {
+pub(crate) fn changed(old: &Object, new: &Object) -> Option<String> {
     match (old, new) {
         (Object::JobSet(a), Object::JobSet(b)) => jobset(a, b),
         (Object::Job(a), Object::Job(b)) => job(a, b),

@@ -218,3 +218,24 @@ fn revoked_capacity_deactivates_even_a_running_workload() {
     world.settle();
     assert!(!world.workload(&job).has_quota_reservation());
 }
+
+#[test]
+fn a_request_that_could_not_be_deleted_is_deleted_later() {
+    let mut world = world(3);
+    let (_, second) = two_jobs(&mut world);
+    let first_request = request(&world, &world.key(&second), 1);
+    let mut failures = 2;
+    world.fault = Box::new(move |write| {
+        let object = write.operation.object();
+        let lost = matches!(write.operation, slicegate_controller::Operation::Delete { .. }) && failures > 0;
+        failures -= i32::from(lost);
+        lost.then(|| slicegate_controller::WriteError::Unavailable { object, why: "timeout".to_owned() })
+    });
+    let workload = ObjectRef::new(Kind::Workload, "default", world.key(&second).name);
+    world.edit(&workload, |v| v["spec"]["active"] = false.into());
+    for _ in 0..10 {
+        world.step();
+        world.advance(5);
+    }
+    assert!(!world.api.objects.contains_key(&first_request), "an evicted workload needs no capacity");
+}

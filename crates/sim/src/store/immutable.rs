@@ -8,7 +8,7 @@ use slicegate_api::Object;
 use crate::defaults::{QUEUE_NAME, label};
 
 /// The field that was changed and may not be, if there is one.
-pub(super) fn changed(old: &Object, new: &Object) -> Option<String> {
+pub(crate) fn changed(old: &Object, new: &Object) -> Option<String> {
     if let (Object::LocalQueue(a), Object::LocalQueue(b)) = (old, new)
         && a.spec.cluster_queue != b.spec.cluster_queue
     {

@@ -4,7 +4,7 @@ pub(crate) use apply::Applied;
 mod apply;
 mod delete;
 mod history;
-mod immutable;
+pub(crate) mod immutable;
 mod parts;
 mod patch;
 

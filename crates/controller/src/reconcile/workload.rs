@@ -146,6 +146,9 @@ impl Controller {
         if workload.spec.active && lifecycle::apply_retry_delay(&mut plan.status, now) {
             return;
         }
+        if workload.spec.active && lifecycle::restart_late_checks(&mut plan.status, now) {
+            return;
+        }
         lifecycle::sync_preemption_gates(&workload.spec, &mut plan.status, now);
         if workload.is_on_hold() {
             return;

@@ -7,7 +7,7 @@ use slicegate_workload::ConditionType;
 
 use crate::api::World;
 
-fn world(quota: &str, preemption: &Value) -> World {
+pub(super) fn world(quota: &str, preemption: &Value) -> World {
     let mut world = World::new(Configuration::default());
     world.put(json!({"kind": "ResourceFlavor", "metadata": {"name": "std"}, "spec": {
         "nodeLabels": {"pool": "std"}, "tolerations": [{"key": "std", "operator": "Exists"}]}}));
@@ -20,7 +20,7 @@ fn world(quota: &str, preemption: &Value) -> World {
     world
 }
 
-fn job(name: &str, pods: i64) -> Value {
+pub(super) fn job(name: &str, pods: i64) -> Value {
     json!({"kind": "Job", "metadata": {"name": name, "labels": {"kueue.x-k8s.io/queue-name": "lq"}},
         "spec": {"parallelism": pods, "completions": pods, "suspend": true, "template": {
             "metadata": {"labels": {"batch.kubernetes.io/controller-uid": "u", "controller-uid": "u",
@@ -29,7 +29,7 @@ fn job(name: &str, pods: i64) -> Value {
                 "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}}})
 }
 
-fn running(world: &mut World, job: &ObjectRef, active: i64) {
+pub(super) fn running(world: &mut World, job: &ObjectRef, active: i64) {
     world.edit(job, |v| {
         v["status"]["active"] = active.into();
         v["status"]["ready"] = active.into();
@@ -49,7 +49,7 @@ fn edit_queue(world: &mut World, kind: Kind, change: impl FnOnce(&mut Value)) {
     world.settle();
 }
 
-fn reason(world: &World, job: &ObjectRef, kind: &ConditionType) -> String {
+pub(super) fn reason(world: &World, job: &ObjectRef, kind: &ConditionType) -> String {
     world.workload(job).status.conditions.get(kind).map_or_else(String::new, |c| c.reason.to_string())
 }
 

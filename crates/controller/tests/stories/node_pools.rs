@@ -88,6 +88,38 @@ fn what_was_read_is_forgotten_with_its_label() {
     assert_eq!(ObjectRef::new(Kind::ConfigMap, "default", "pools"), map);
 }
 
+#[test]
+fn what_cannot_be_read_takes_nothing_away() {
+    let mut world = world();
+    let map = world.put(pools(&["a", "b"]));
+    let one = world.put(job("one"));
+    rest(&mut world);
+    assert!(world.has(&one, &ConditionType::Admitted));
+    // A bad text, then a list with one pool that is none: each time the Event says so, and the pools stay.
+    world.edit(&map, |v| v["data"]["node-pools.json"] = "[{\"name\": \"a\",".into());
+    let two = world.put(job("two"));
+    rest(&mut world);
+    assert!(world.has(&two, &ConditionType::Admitted));
+    assert_eq!(world.reasons(&map), ["Invalid"]);
+    let three = world.put(job("three"));
+    let mut text = pools(&["a", "b", "c"])["data"]["node-pools.json"].as_str().unwrap().to_owned();
+    text = text.replacen("2x4", "2x5", 1);
+    world.edit(&map, |v| v["data"]["node-pools.json"] = text.into());
+    rest(&mut world);
+    assert!(world.has(&three, &ConditionType::Admitted), "the third pool is new");
+    assert_eq!(world.reasons(&map), ["Invalid", "Invalid"]);
+    let four = world.put(job("four"));
+    rest(&mut world);
+    assert!(!world.has(&four, &ConditionType::QuotaReserved));
+    let told = world.told(&world.key(&four)).join("; ");
+    assert!(told.contains("3 in use"), "{told}");
+    // What is left out on purpose is gone, and so are the pools of a value that is taken out.
+    world.edit(&map, |v| v["data"] = json!({}));
+    rest(&mut world);
+    let told = world.told(&world.key(&four)).join("; ");
+    assert!(told.contains("no node pool is known"), "{told}");
+}
+
 const EXCLUSIVE: &str = "alpha.jobset.sigs.k8s.io/exclusive-topology";
 const NODE_POOL: &str = "cloud.google.com/gke-nodepool";
 

@@ -6,6 +6,7 @@ mod common;
 mod edges;
 mod events;
 mod failures;
+mod faults;
 mod laws;
 mod report;
 mod slices;

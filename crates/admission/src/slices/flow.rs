@@ -77,6 +77,11 @@ impl Network {
         self.edges.get(demand).map_or(&[], Vec::as_slice)
     }
 
+    /// Where a group is among those of a demand.
+    fn position(&self, demand: usize, group: usize) -> Option<usize> {
+        self.groups_of(demand).binary_search(&u32::try_from(group).ok()?).ok()
+    }
+
     /// Deals slices out, as many as can be.
     ///
     /// Demands for whole groups come first, and take as many as can be; which ones leaves most to the others is a hard question
@@ -123,7 +128,7 @@ impl Network {
         }
         for (group, owner) in owners.iter().enumerate() {
             let Some(demand) = *owner else { continue };
-            if let Some(i) = self.groups_of(demand).iter().position(|&g| g as usize == group) {
+            if let Some(i) = self.position(demand, group) {
                 add(&mut dealt, demand, i, 1);
             }
             if let Some(left) = dealt.left.get_mut(group) {
@@ -144,7 +149,7 @@ impl Network {
         let fits = |demand: usize, group: usize| {
             let enough =
                 self.takes_whole(demand).is_some_and(|n| self.capacities.get(group).is_some_and(|&c| c >= n.max(1)));
-            enough && self.groups_of(demand).iter().any(|&g| g as usize == group)
+            enough && self.position(demand, group).is_some()
         };
         // For each group that was reached: who would take it, and which group that one would give up.
         let mut reached: Vec<Option<(usize, Option<usize>)>> = vec![None; self.capacities.len()];

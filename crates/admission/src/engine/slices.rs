@@ -116,13 +116,14 @@ impl Engine {
         let ids: Vec<WorkloadId> =
             self.state.records.iter().filter(|(_, r)| r.holding.is_some()).map(|(id, _)| id).collect();
         for id in ids {
-            let slices = self.held_slices(id);
-            let Some(holding) = self.state.records.get_mut(id).and_then(|r| r.holding.as_deref_mut()) else { continue };
-            let old = std::mem::replace(&mut holding.slices, slices);
+            // Its own slices are no obstacle to itself.
+            let holding = self.state.records.get_mut(id).and_then(|r| r.holding.as_deref_mut());
+            let old = holding.map(|h| std::mem::take(&mut h.slices)).unwrap_or_default();
             self.state.inventory.release(&old);
-            let held = self.state.records.get(id).and_then(|r| r.holding.as_deref());
-            if let Some(holding) = held {
-                self.state.inventory.hold(&holding.slices);
+            let slices = self.held_slices(id);
+            self.state.inventory.hold(&slices);
+            if let Some(holding) = self.state.records.get_mut(id).and_then(|r| r.holding.as_deref_mut()) {
+                holding.slices = slices;
             }
         }
     }

@@ -243,6 +243,23 @@ fn pods_that_leave_the_topology_open_get_equal_slices() {
 }
 
 #[test]
+fn what_is_held_stays_as_it_is_when_its_flavor_is_told_again() {
+    let small = pool("small", "ct5lp-hightpu-4t", "2x4", None);
+    let large = pool("large", "ct5lp-hightpu-4t", "4x4", None);
+    let mut cluster = cluster(64, &[&small, &large], true);
+    let mut workload = cluster.workload("open", "q", 4, 0);
+    workload.spec.pod_sets[0].count = 2;
+    cluster.put(workload);
+    cluster.settle(20);
+    let before = cluster.engine.node_pools();
+    assert_eq!(before.iter().map(|p| p.holders.len()).collect::<Vec<_>>(), [0, 1], "the small one is held");
+    cluster.engine.set_flavor(cluster.now, flavor("v5e", &[("more", "labels")], true));
+    cluster.engine.set_flavor(cluster.now, flavor("v5e", &[], true));
+    cluster.check("after the flavor");
+    assert_eq!(cluster.engine.node_pools(), before);
+}
+
+#[test]
 fn a_job_that_may_lie_anywhere_makes_way_for_one_that_may_not() {
     let pools = ["a", "b"].map(|name| pool(name, "ct5lp-hightpu-4t", "2x4", None));
     let mut cluster = cluster(64, &pools.each_ref(), true);

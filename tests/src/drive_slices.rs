@@ -20,16 +20,16 @@ pub(super) struct Hardware {
     nodes: BTreeMap<Box<str>, Node>,
 }
 
-fn pool(n: u8, topology: &str, max_nodes: Option<u32>) -> NodePool {
+fn pool(n: u8, topology: &str, max_nodes: Option<u32>) -> Option<NodePool> {
     let name = format!("p{n}");
-    let shape = SliceShape::parse("ct5lp-hightpu-4t", topology).expect("a topology of v5e");
-    NodePool {
+    let shape = SliceShape::parse("ct5lp-hightpu-4t", topology).ok()?;
+    Some(NodePool {
         labels: node_labels(shape, &name).map(|(key, value)| (key.into(), value.into())).collect(),
         name: name.into(),
         shape,
         taints: Vec::new(),
         max_nodes,
-    }
+    })
 }
 
 fn host(pool: &NodePool, number: u32) -> Node {
@@ -57,7 +57,7 @@ impl Hardware {
         for n in 0..POOLS {
             let topology = TOPOLOGIES[usize::from(n) % TOPOLOGIES.len()];
             let most = SliceShape::parse("ct5lp-hightpu-4t", topology).map_or(1, SliceShape::hosts);
-            let pool = pool(n, topology, (n == 4).then_some(most));
+            let Some(pool) = pool(n, topology, (n == 4).then_some(most)) else { continue };
             if n < 4 {
                 for number in 0..most {
                     self.nodes.insert(format!("p{n}-{number}").into(), host(&pool, number));
@@ -88,7 +88,7 @@ impl Hardware {
             1 | 2 => {
                 // Of a pool that changes its topology, nodes and configuration disagree.
                 let most = input.pick(&[None, Some(0), Some(1), Some(2), Some(4), Some(6)]);
-                let pool = pool(n, input.pick(&TOPOLOGIES), most);
+                let Some(pool) = pool(n, input.pick(&TOPOLOGIES), most) else { return String::new() };
                 self.pools.insert(pool.name.clone(), pool.clone());
                 engine.set_node_pool(now, pool.clone());
                 format!("{pool:?}")
@@ -115,7 +115,8 @@ impl Hardware {
                 );
                 // Now and then a node says something else than the others of its pool.
                 let topology = if input.one_in(16) { input.pick(&TOPOLOGIES) } else { topology };
-                let mut node = host(&pool(n, topology, None), u32::from(input.below(4)));
+                let Some(pool) = pool(n, topology, None) else { return String::new() };
+                let mut node = host(&pool, u32::from(input.below(4)));
                 node.ready = kind != 5;
                 node.unschedulable = kind == 6 && input.one_in(2);
                 self.nodes.insert(node.name.clone(), node.clone());

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use slicegate_admission::lifecycle::{At, FinishReason, finish, release, required_checks, sync_admitted, sync_checks};
 use slicegate_admission::{
-    AdmissionFairSharing, CheckSpec, Config, Cycle, Engine, FairSharing, Outcome, WaitForPodsReady, Written,
+    AdmissionFairSharing, Cause, CheckSpec, Config, Cycle, Engine, FairSharing, Outcome, WaitForPodsReady, Written,
 };
 use slicegate_placement::{HOSTNAME_LABEL, Node, admission_uses_node};
 use slicegate_quota::{Amount, Quantity, Weight};
@@ -16,13 +16,16 @@ use slicegate_workload::{
     Taint, TaintEffect, Timestamp, TopologyRequest, TopologySpec, WithinClusterQueuePolicy, Workload, WorkloadSpec,
 };
 
+#[path = "drive_slices.rs"]
+mod slices;
+
 const QUEUES: u8 = 5;
 const COHORTS: u8 = 3;
 const FLAVORS: u8 = 3;
 const WORKLOADS: u8 = 24;
 const NODES: u8 = 6;
 const RACK: &str = "example.com/rack";
-const RESOURCES: [&str; 2] = ["cpu", "example.com/chip"];
+const RESOURCES: [&str; 2] = ["cpu", slicegate_tpu::RESOURCE];
 
 /// After so many rounds without an event the engine has to be at rest: far more than all preemptions that so few workloads
 /// can do to one another.
@@ -43,6 +46,10 @@ pub struct Tally {
     pub moved: usize,
     /// Decisions to evict.
     pub evictions: usize,
+    /// Admissions to whole slices.
+    pub sliced: usize,
+    /// Workloads that waited for whole slices at the end.
+    pub short: usize,
 }
 
 /// Does what the bytes say and checks everything on the way.
@@ -53,7 +60,9 @@ pub fn drive(bytes: &[u8]) -> Result<Tally, String> {
     let mut input = Input { bytes };
     // Whether flavors have topologies.
     let placed = bytes.first().is_some_and(|bits| bits & 128 != 0);
-    let mut drive = Drive::new(config(&mut input), placed);
+    // Whether flavors ask for whole slices; events leave this bit alone.
+    let sliced = !placed && bytes.get(1).is_some_and(|bits| bits & 128 != 0);
+    let mut drive = Drive::new(config(&mut input), placed, sliced);
     match drive.everything(&mut input) {
         Ok(()) => Ok(drive.tally),
         Err(why) => Err(format!("{why}\nafter:\n  {}", drive.log.join("\n  "))),
@@ -147,6 +156,9 @@ struct Drive {
     cohorts: BTreeMap<Box<str>, CohortSpec>,
     /// Whether flavors have topologies.
     placed: bool,
+    /// Whether flavors ask for whole slices.
+    sliced: bool,
+    hardware: slices::Hardware,
     created: u32,
     log: Vec<String>,
     tally: Tally,
@@ -157,7 +169,7 @@ fn key(n: u8) -> Key {
 }
 
 impl Drive {
-    fn new(config: Config, placed: bool) -> Self {
+    fn new(config: Config, placed: bool, sliced: bool) -> Self {
         let mut drive = Self {
             engine: Engine::new(config),
             now: Timestamp::from_seconds(1_000),
@@ -166,6 +178,8 @@ impl Drive {
             queues: BTreeMap::new(),
             cohorts: BTreeMap::new(),
             placed,
+            sliced,
+            hardware: slices::Hardware::default(),
             created: 0,
             log: Vec::new(),
             tally: Tally::default(),
@@ -174,7 +188,10 @@ impl Drive {
             drive.engine.set_namespace(drive.now, namespace, BTreeMap::new());
         }
         for n in 0..FLAVORS {
-            drive.engine.set_flavor(drive.now, flavor(n, false, placed));
+            drive.engine.set_flavor(drive.now, flavor(n, false, placed, sliced));
+        }
+        if sliced {
+            drive.hardware.start(drive.now, &mut drive.engine);
         }
         if placed {
             let levels = vec![RACK.into(), HOSTNAME_LABEL.into()];
@@ -186,11 +203,16 @@ impl Drive {
         // Something to begin with: ClusterQueues that lend to one another.
         for n in 0..QUEUES {
             let quota = ResourceQuota { nominal: Quantity::from_units(2), borrowing_limit: None, lending_limit: None };
-            let name = if placed { format!("f{}", n % FLAVORS) } else { "f0".to_owned() };
-            let flavors = vec![FlavorQuotas { name: name.into(), resources: vec![(RESOURCES[0].into(), quota)] }];
+            let name = if placed || sliced { format!("f{}", n % FLAVORS) } else { "f0".to_owned() };
+            let mut resources: Vec<(Box<str>, ResourceQuota)> = vec![(RESOURCES[0].into(), quota)];
+            if sliced {
+                resources.push((RESOURCES[1].into(), ResourceQuota { nominal: Quantity::from_units(16), ..quota }));
+            }
+            let covered_resources = resources.iter().map(|(name, _)| name.clone()).collect();
+            let flavors = vec![FlavorQuotas { name: name.into(), resources }];
             let spec = ClusterQueueSpec {
                 name: format!("q{n}").into(),
-                resource_groups: vec![ResourceGroup { covered_resources: vec![RESOURCES[0].into()], flavors }],
+                resource_groups: vec![ResourceGroup { covered_resources, flavors }],
                 cohort: Some("c0".into()),
                 namespace_selector: Some(LabelSelector::default()),
                 preemption: PreemptionPolicy {
@@ -244,7 +266,7 @@ impl Drive {
             6 => {
                 let (n, tainted) = (input.below(FLAVORS), input.one_in(4));
                 self.note(|| format!("flavor f{n}, tainted: {tainted}"));
-                self.engine.set_flavor(self.now, flavor(n, tainted, self.placed));
+                self.engine.set_flavor(self.now, flavor(n, tainted, self.placed, self.sliced));
             }
             7 => {
                 let n = input.below(FLAVORS);
@@ -291,6 +313,10 @@ impl Drive {
             }
             47..=49 => self.tell(),
             50 => self.engine.flush(self.now),
+            52..=56 if self.sliced => {
+                let what = self.hardware.event(input, self.now, &mut self.engine);
+                self.note(|| what);
+            }
             52 | 53 if self.placed => self.set_node(input),
             54 | 56 if self.placed => self.fail_node(input),
             55 if self.placed => self.other_pod(input),
@@ -345,7 +371,7 @@ impl Drive {
     fn set_queue(&mut self, input: &mut Input<'_>) {
         let name = format!("q{}", input.below(QUEUES));
         let cohort = input.below(COHORTS + 1);
-        let groups = resource_groups(input);
+        let groups = resource_groups(input, self.sliced);
         let bits = input.byte();
         let spec = ClusterQueueSpec {
             name: name.as_str().into(),
@@ -398,7 +424,7 @@ impl Drive {
         let spec = CohortSpec {
             name: format!("c{n}").into(),
             parent: (parent < COHORTS).then(|| format!("c{parent}").into()),
-            resource_groups: if input.one_in(2) { resource_groups(input) } else { Vec::new() },
+            resource_groups: if input.one_in(2) { resource_groups(input, self.sliced) } else { Vec::new() },
             fair_weight: Weight::from_nanos(u64::from(input.below(3)) * 1_000_000_000),
         };
         self.note(|| format!("{spec:?}"));
@@ -444,8 +470,15 @@ impl Drive {
             return;
         }
         self.created += 1;
-        let placed = self.placed;
-        let pod_sets = (0..=u8::from(input.one_in(4))).map(|n| pod_set(n, input, placed)).collect();
+        let (placed, sliced) = (self.placed, self.sliced);
+        let pod_sets = (0..=u8::from(input.one_in(4))).map(|n| {
+            let mut pod_set = pod_set(n, input, placed);
+            if sliced {
+                slices::ask(&mut pod_set, input);
+            }
+            pod_set
+        });
+        let pod_sets = pod_sets.collect();
         let workload = Workload {
             key,
             uid: format!("uid{:04}", self.created).into(),
@@ -553,6 +586,7 @@ impl Drive {
     /// One cycle, after which all limits hold as well as before.
     fn decide(&mut self) -> Result<Cycle, String> {
         let (before, full) = (self.excesses(), self.engine.overcommitted_nodes());
+        let missing = self.engine.slices_missing();
         let cycle = self.engine.cycle(self.now);
         self.engine.check().map_err(|e| format!("right after cycle {}: {e}", cycle.number))?;
         self.limits_hold(&before, &cycle)?;
@@ -560,6 +594,13 @@ impl Drive {
             let after = self.engine.overcommitted_nodes();
             if let Some(node) = after.iter().find(|n| !full.contains(n)) {
                 return Err(format!("cycle {}: {node:?} is given more than it has", cycle.number));
+            }
+            let short = self.engine.slices_missing();
+            if short > missing {
+                return Err(format!(
+                    "cycle {}: {short} slices are given that are not there, before {missing}",
+                    cycle.number
+                ));
             }
         }
         Ok(cycle)
@@ -601,6 +642,7 @@ impl Drive {
                 let given: i32 = admission.pod_set_assignments.iter().filter_map(|a| a.count).sum();
                 self.tally.partial += usize::from(given < asked);
                 self.engine.admission_written(self.now, &entry.workload, result);
+                self.tally.sliced += usize::from(self.engine.slices_held(&entry.workload) > 0);
             }
             if let Some(then) = entry.then.filter(|_| result == Written::Ok) {
                 self.shown(&then.workload, |old| *old = then.status);
@@ -688,6 +730,12 @@ impl Drive {
             self.write(cycle, |_| Written::Ok, &mut Input { bytes: &[] });
             quiet = if changes == 0 { quiet + 1 } else { 0 };
             if quiet > usize::from(WORKLOADS) + 3 {
+                if self.sliced {
+                    let keys: Vec<Key> = self.store.keys().cloned().collect();
+                    let causes = keys.iter().filter_map(|key| self.engine.why(self.now, key));
+                    self.tally.short += causes.filter(|w| w.cause == Cause::WholeSlicesMissing).count();
+                    self.engine.check().map_err(|e| format!("after it was asked why: {e}"))?;
+                }
                 return Ok(());
             }
         }
@@ -699,8 +747,9 @@ impl Drive {
         self.tell();
         let mut fresh = Engine::new(self.engine.config().clone());
         for n in 0..FLAVORS {
-            fresh.set_flavor(self.now, flavor(n, false, self.placed));
+            fresh.set_flavor(self.now, flavor(n, false, self.placed, self.sliced));
         }
+        self.hardware.tell(self.now, &mut fresh);
         for spec in self.cohorts.values() {
             let _ = fresh.set_cohort(self.now, spec.clone());
         }
@@ -744,19 +793,20 @@ fn node(n: u8, cpu: i64, ready: bool) -> Node {
 }
 
 /// With topologies the first flavor has none, the second takes all nodes and the last some of them.
-fn flavor(n: u8, tainted: bool, placed: bool) -> FlavorSpec {
+fn flavor(n: u8, tainted: bool, placed: bool, sliced: bool) -> FlavorSpec {
     let taint = Taint { key: "t".into(), value: Box::default(), effect: TaintEffect::NoSchedule };
-    FlavorSpec {
+    let flavor = FlavorSpec {
         name: format!("f{n}").into(),
         node_taints: tainted.then_some(taint).into_iter().collect(),
         node_labels: (placed && n == 2).then(|| ("pool".into(), "p0".into())).into_iter().collect(),
         topology: (placed && n > 0).then(|| "t".into()),
         ..FlavorSpec::default()
-    }
+    };
+    if sliced { slices::flavor(n, flavor) } else { flavor }
 }
 
-fn resource_groups(input: &mut Input<'_>) -> Vec<ResourceGroup> {
-    let both = input.one_in(2);
+fn resource_groups(input: &mut Input<'_>, sliced: bool) -> Vec<ResourceGroup> {
+    let both = input.one_in(2) || sliced;
     let covered = if both { &RESOURCES[..] } else { &RESOURCES[..1] };
     let (first, count) = (input.below(FLAVORS), input.below(FLAVORS));
     let flavors = (0..=count).map(|n| FlavorQuotas {
@@ -765,7 +815,11 @@ fn resource_groups(input: &mut Input<'_>) -> Vec<ResourceGroup> {
             .iter()
             .map(|r| {
                 let quota = ResourceQuota {
-                    nominal: input.amount(),
+                    // Quota for chips of a few slices.
+                    nominal: match input.amount() {
+                        n if sliced && *r == RESOURCES[1] => Quantity::from_units(n.value().saturating_mul(4)),
+                        n => n,
+                    },
                     borrowing_limit: input.limit(),
                     lending_limit: input.limit(),
                 };
@@ -808,6 +862,7 @@ fn pod_set(n: u8, input: &mut Input<'_>, placed: bool) -> PodSet {
         min_count: input.one_in(4).then_some(1),
         pod: PodSpec { containers: vec![container], ..PodSpec::default() },
         topology_request: if placed { topology_request(input) } else { None },
+        pods_per_pool: None,
     }
 }
 

@@ -10,7 +10,7 @@ fn events() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, max_shrink_iters: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(300), max_shrink_iters: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn whatever_happens_the_invariants_hold_and_it_comes_to_rest(bytes in events()) {
@@ -32,8 +32,11 @@ fn random_events_reach_what_they_are_to_test() {
         all.placed += tally.placed;
         all.moved += tally.moved;
         all.evictions += tally.evictions;
+        all.sliced += tally.sliced;
+        all.short += tally.short;
     }
     assert!(all.cycles > 600 && all.admissions > 300 && all.partial > 5 && all.evictions > 10, "{all:?}");
+    assert!(all.sliced > 30 && all.short > 10, "{all:?}");
     assert!(all.placed > 50 && all.moved > 0, "{all:?}");
 }
 

@@ -12,7 +12,8 @@ use slicegate_workload::{
 
 use crate::controller::{Controller, Report, event};
 use crate::io::EventType;
-use crate::store::key_of;
+use crate::jobs::as_job;
+use crate::store::{key_of, owner_ref};
 use crate::{keys, pods};
 
 /// What the engine was last told.
@@ -355,8 +356,15 @@ impl Controller {
             }
             return;
         };
-        // Nobody asks what pods a finished workload had, and there are many of those.
         let mut workload = workload;
+        if let Some(owner) = object.and_then(|o| owner_ref(o.metadata()))
+            && let Some(job) = self.store.get(&owner).and_then(as_job)
+        {
+            for pod_set in &mut workload.spec.pod_sets {
+                pod_set.pods_per_pool = job.pods_per_pool(&pod_set.name);
+            }
+        }
+        // Nobody asks what pods a finished workload had, and there are many of those.
         let finished = workload.is_finished();
         let pod_sets = if finished { std::mem::take(&mut workload.spec.pod_sets) } else { Vec::new() };
         if self.fed.workloads.get(&key).is_some_and(|w| **w == workload) {

@@ -8,6 +8,8 @@ pub const PRIORITY_CLASS: &str = "kueue.x-k8s.io/priority-class";
 pub const MAX_EXEC_TIME_SECONDS: &str = "kueue.x-k8s.io/max-exec-time-seconds";
 /// On a job: a Workload that exists already.
 pub const PREBUILT_WORKLOAD: &str = "kueue.x-k8s.io/prebuilt-workload-name";
+/// On a JobSet or the template of a replicated job: the label whose values its Jobs do not share.
+pub const EXCLUSIVE_TOPOLOGY: &str = "alpha.jobset.sigs.k8s.io/exclusive-topology";
 /// On a job or pod: its size may change while it runs.
 pub const ELASTIC_JOB: &str = "kueue.x-k8s.io/elastic-job";
 /// On a job, copied to its Workload: gates that keep it out of its queue.

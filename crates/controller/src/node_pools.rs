@@ -1,6 +1,6 @@
 //! Node pools, read from ConfigMaps: with them, slices count that are not there but can be provisioned.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use slicegate_admission::NodePool;
 use slicegate_api::nodepool::{self, NodeTaint};
@@ -21,7 +21,18 @@ pub(crate) struct NodePools {
 #[derive(Clone, Debug, Default)]
 struct Map {
     version: u64,
-    pools: BTreeMap<Box<str>, NodePool>,
+    /// By key of its data.
+    values: BTreeMap<String, Pools>,
+}
+
+/// Node pools by name.
+type Pools = BTreeMap<Box<str>, NodePool>;
+
+impl Map {
+    /// A pool, as the last value that has it by its key describes it.
+    fn pool(&self, name: &str) -> Option<&NodePool> {
+        self.values.values().filter_map(|pools| pools.get(name)).next_back()
+    }
 }
 
 /// Why a node pool cannot be read.
@@ -114,30 +125,39 @@ fn is_marked(meta: &ObjectMeta) -> bool {
     meta.labels.iter().flatten().any(|(key, value)| key == extension::NODE_POOLS && value == "true")
 }
 
-/// The pools of a ConfigMap, and what of it could not be read.
-fn read(map: &ConfigMap) -> (BTreeMap<Box<str>, NodePool>, Vec<NodePoolError>) {
-    let mut pools = BTreeMap::new();
+/// The pools of a ConfigMap, and what of it could not be read: of that, what was known before stays.
+fn read(map: &ConfigMap, known: &Map) -> (BTreeMap<String, Pools>, Vec<NodePoolError>) {
+    let mut values = BTreeMap::new();
     let mut errors = Vec::new();
     for (key, text) in map.data.iter().flatten() {
+        let before = known.values.get(key);
         let documents = if text.trim_start().starts_with('[') {
             serde_json::from_str::<Vec<nodepool::NodePool>>(text)
         } else {
             serde_json::from_str::<nodepool::NodePool>(text).map(|document| vec![document])
         };
-        match documents {
-            Ok(documents) => {
-                for document in documents {
-                    match node_pool(&document) {
-                        Ok(Some(pool)) => _ = pools.insert(pool.name.clone(), pool),
-                        Ok(None) => {}
-                        Err(error) => errors.push(error),
-                    }
-                }
+        let documents = match documents {
+            Ok(documents) => documents,
+            Err(why) => {
+                errors.push(NodePoolError::Json { key: key.clone(), why: why.to_string() });
+                values.insert(key.clone(), before.cloned().unwrap_or_default());
+                continue;
             }
-            Err(why) => errors.push(NodePoolError::Json { key: key.clone(), why: why.to_string() }),
+        };
+        let mut pools = Pools::new();
+        for document in documents {
+            let pool = match node_pool(&document) {
+                Ok(pool) => pool,
+                Err(error) => {
+                    errors.push(error);
+                    before.and_then(|pools| pools.get(document.name.as_str())).cloned()
+                }
+            };
+            pools.extend(pool.map(|pool| (pool.name.clone(), pool)));
         }
+        values.insert(key.clone(), pools);
     }
-    (pools, errors)
+    (values, errors)
 }
 
 impl Controller {
@@ -156,18 +176,20 @@ impl Controller {
         if version < known.version {
             return;
         }
-        let (pools, errors) = if gone || !is_marked { (BTreeMap::new(), Vec::new()) } else { read(map) };
+        let (values, errors) = if gone || !is_marked { Default::default() } else { read(map, known) };
         for error in errors {
-            self.out.events.push(event(&reference, EventType::Warning, "Invalid", error.to_string()));
+            let note = format!("{error}; what was known of it before stays in force");
+            self.out.events.push(event(&reference, EventType::Warning, "Invalid", note));
         }
         known.version = version;
-        let before = std::mem::replace(&mut known.pools, pools.clone());
-        if before == pools {
+        let before = std::mem::replace(&mut known.values, values.clone());
+        if before == values {
             return;
         }
         // Should two ConfigMaps describe one pool, the last of them by name counts.
-        let described = |name: &str| self.node_pools.maps.values().filter_map(|m| m.pools.get(name)).next_back();
-        for name in before.keys().chain(pools.keys()) {
+        let described = |name: &str| self.node_pools.maps.values().filter_map(|m| m.pool(name)).next_back();
+        let names: BTreeSet<&Box<str>> = before.values().chain(values.values()).flat_map(Pools::keys).collect();
+        for name in names {
             match described(name).cloned() {
                 Some(pool) => self.engine.set_node_pool(now, pool),
                 None => self.engine.remove_node_pool(now, name),
@@ -243,8 +265,9 @@ mod tests {
             data: Some(data.into_iter().map(|(k, v)| (k.to_owned(), v)).collect()),
             ..ConfigMap::default()
         };
-        let (pools, errors) = read(&map);
-        assert_eq!(pools.keys().map(|k| &**k).collect::<Vec<_>>(), ["a", "b"]);
+        let (values, errors) = read(&map, &Map::default());
+        let names: Vec<&str> = values.values().flat_map(Pools::keys).map(|name| &**name).collect();
+        assert_eq!(names, ["b", "a"], "of many, of one");
         assert_eq!(errors.len(), 1);
         assert!(errors[0].to_string().starts_with("data[bad] is no NodePool and no list of NodePools in JSON: "));
     }

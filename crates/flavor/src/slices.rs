@@ -40,6 +40,9 @@ pub struct SliceCounts {
     pub broken: u32,
     /// How many there could be at most, were all whole.
     pub total: u32,
+    /// If each Job is to have a node pool to itself, and slices have one host: how many slices that pool needs. Then `needed` and
+    /// all that follow it count such node pools.
+    pub in_pool: Option<u32>,
     /// The topology of the largest slice of the flavor that is free, if any is.
     pub largest_free: Option<Box<str>>,
 }
@@ -68,9 +71,18 @@ fn slices(n: u32) -> &'static str {
 
 impl fmt::Display for SliceCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { topology, chips, needed, free, in_use, broken, total, largest_free } = self;
+        let Self { topology, chips, needed, free, in_use, broken, total, in_pool, largest_free } = self;
         let is = if *free == 1 { "is" } else { "are" };
-        write!(f, "{free} {} of {topology} {is} free, {needed} needed", slices(*free))?;
+        if let Some(n) = in_pool {
+            let pools = if *free == 1 { "node pool" } else { "node pools" };
+            write!(
+                f,
+                "{free} {pools} with {n} {} of {topology} {is} free for one Job alone, {needed} needed",
+                slices(*n)
+            )?;
+        } else {
+            write!(f, "{free} {} of {topology} {is} free, {needed} needed", slices(*free))?;
+        }
         match total {
             _ if !self.exceeds_total() => {}
             0 => f.write_str("; there are none")?,
@@ -80,7 +92,9 @@ impl fmt::Display for SliceCounts {
         if *in_use > 0 {
             write!(f, "; {in_use} in use")?;
         }
-        if *broken > 0 {
+        if *broken > 0 && in_pool.is_some() {
+            write!(f, "; {broken} {} too few whole ones", if *broken == 1 { "has" } else { "have" })?;
+        } else if *broken > 0 {
             let idle = u64::from(*broken).saturating_mul(u64::from(*chips));
             write!(f, "; {idle} chips are free, but on {broken} broken {}", slices(*broken))?;
         }
@@ -120,6 +134,7 @@ mod tests {
             in_use,
             broken,
             total: free + in_use + broken,
+            in_pool: None,
             largest_free: None,
         }
     }
@@ -132,6 +147,11 @@ mod tests {
         );
         assert_eq!(counts(3, 2, 1, 0).to_string(), "2 slices of 2x4 are free, 3 needed; 1 in use");
         assert_eq!(counts(4, 0, 3, 0).to_string(), "0 slices of 2x4 are free, 4 needed; there are 3 in all; 3 in use");
+        let alone = SliceCounts { in_pool: Some(2), ..counts(3, 1, 1, 1) };
+        assert_eq!(
+            alone.to_string(),
+            "1 node pool with 2 slices of 2x4 is free for one Job alone, 3 needed; 1 in use; 1 has too few whole ones"
+        );
         let large = SliceCounts { topology: "4x4".into(), largest_free: Some("2x4".into()), ..counts(1, 0, 1, 0) };
         assert_eq!(large.to_string(), "0 slices of 4x4 are free, 1 needed; 1 in use; the largest free slice is 2x4");
     }

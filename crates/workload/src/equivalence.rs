@@ -89,6 +89,7 @@ impl SchedulingKey {
         for pod_set in &workload.spec.pod_sets {
             fields.debug(&pod_set.min_count);
             fields.debug(&pod_set.topology_request);
+            fields.debug(&pod_set.pods_per_pool);
             fields.pod(&pod_set.pod);
         }
         if options.concurrent_admission {
@@ -137,6 +138,7 @@ mod tests {
             |w| w.spec.pod_sets[0].count = 3,
             |w| w.spec.pod_sets[0].min_count = Some(1),
             |w| w.spec.pod_sets[0].name = "x".into(),
+            |w| w.spec.pod_sets[0].pods_per_pool = Some(2),
             |w| w.spec.pod_sets[0].topology_request = Some(crate::TopologyRequest::default()),
             |w| pod(w).containers[0].ports = "80".into(),
             |w| pod(w).containers.push(Container::default()),

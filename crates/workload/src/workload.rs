@@ -19,6 +19,9 @@ pub struct PodSet {
     pub pod: PodSpec,
     /// Where they are to lie.
     pub topology_request: Option<TopologyRequest>,
+    /// If each Job of the pods has a node pool to itself, as with JobSet's exclusive topology: how many pods a Job has. The
+    /// Workload object does not say it; its owner does.
+    pub pods_per_pool: Option<u32>,
 }
 
 /// What is asked for.

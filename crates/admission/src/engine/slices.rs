@@ -68,7 +68,7 @@ impl Engine {
     pub fn slices_held(&self, workload: &Key) -> u32 {
         let record = self.state.records.find(workload).and_then(|id| self.state.records.get(id));
         let slices = record.and_then(|r| r.holding.as_deref()).map(|h| h.slices.as_slice()).unwrap_or_default();
-        slices.iter().fold(0, |sum, (_, n)| sum.saturating_add(*n))
+        self.state.inventory.count(slices)
     }
 
     /// Slices that workloads hold although they are not there as a whole: hardware broke, or pools were taken away.
@@ -116,13 +116,14 @@ impl Engine {
         let ids: Vec<WorkloadId> =
             self.state.records.iter().filter(|(_, r)| r.holding.is_some()).map(|(id, _)| id).collect();
         for id in ids {
-            let slices = self.held_slices(id);
-            let Some(holding) = self.state.records.get_mut(id).and_then(|r| r.holding.as_deref_mut()) else { continue };
-            let old = std::mem::replace(&mut holding.slices, slices);
+            // Its own slices are no obstacle to itself.
+            let holding = self.state.records.get_mut(id).and_then(|r| r.holding.as_deref_mut());
+            let old = holding.map(|h| std::mem::take(&mut h.slices)).unwrap_or_default();
             self.state.inventory.release(&old);
-            let held = self.state.records.get(id).and_then(|r| r.holding.as_deref());
-            if let Some(holding) = held {
-                self.state.inventory.hold(&holding.slices);
+            let slices = self.held_slices(id);
+            self.state.inventory.hold(&slices);
+            if let Some(holding) = self.state.records.get_mut(id).and_then(|r| r.holding.as_deref_mut()) {
+                holding.slices = slices;
             }
         }
     }
@@ -141,7 +142,7 @@ impl Engine {
             let flavor = flavor.and_then(|name| self.state.names.flavor(name)).and_then(|id| self.flavors.get(id));
             let pod_set = shape.pod_sets().iter().find(|p| p.name == total.name);
             let (Some(flavor), Some(pod_set)) = (flavor.filter(|f| f.whole_slices), pod_set) else { continue };
-            let pods = SlicePods { pod: &pod_set.pod, count: total.count, flavor };
+            let pods = SlicePods::new(pod_set, total.count, flavor);
             // What makes no slice was admitted before anybody asked for whole ones.
             slices.extend(self.state.inventory.demand(&pods).ok().flatten());
         }
@@ -171,7 +172,7 @@ impl SliceFacts<'_> {
     fn pods(&self, result: &PodSetResult, flavor: FlavorId) -> Option<SlicePods<'_>> {
         let flavor = self.flavors.get(flavor).filter(|f| f.whole_slices)?;
         let pod_set = self.shape.pod_sets().get(result.pod_set)?;
-        Some(SlicePods { pod: &pod_set.pod, count: result.count, flavor })
+        Some(SlicePods::new(pod_set, result.count, flavor))
     }
 
     /// The slices of what pod sets were given; those of members are in `flavor`.

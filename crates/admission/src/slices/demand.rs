@@ -3,7 +3,7 @@
 use slicegate_flavor::SliceShortage;
 use slicegate_tpu::{RESOURCE, SliceShape, label, taint};
 use slicegate_workload::{
-    FlavorSpec, Labels, NodeAffinity, PodSpec, Taint, Toleration, TolerationOperator, first_untolerated,
+    FlavorSpec, Labels, NodeAffinity, PodSet, PodSpec, Taint, Toleration, TolerationOperator, first_untolerated,
     selector_matches,
 };
 
@@ -32,6 +32,8 @@ pub(crate) struct SlicePods<'a> {
     pub(crate) count: i32,
     /// The flavor whose nodes they are to use.
     pub(crate) flavor: &'a FlavorSpec,
+    /// How many of them have a node pool to themselves, if pods of others may not share it.
+    pub(crate) per_pool: Option<u32>,
 }
 
 /// Which slices will do. Pods with the same demand compete for the same slices.
@@ -39,6 +41,9 @@ pub(crate) struct SlicePods<'a> {
 pub(super) struct Demand {
     pub(super) shape: Shape,
     terms: Terms,
+    /// Whole node pools are asked for, and this many slices are to be in each. Only of slices with one host: of others there is
+    /// one in a pool.
+    pub(super) in_pool: Option<u32>,
 }
 
 /// What pods ask of nodes.
@@ -70,8 +75,8 @@ impl Terms {
 }
 
 impl Demand {
-    pub(super) fn new(shape: Shape, terms: Terms) -> Self {
-        Self { shape, terms }
+    pub(super) fn new(shape: Shape, terms: Terms, per_pool: Option<u32>) -> Self {
+        Self { shape, terms, in_pool: per_pool.filter(|_| shape.hosts == 1) }
     }
 
     /// Whether slices of a pool will do.
@@ -80,7 +85,12 @@ impl Demand {
     }
 }
 
-impl SlicePods<'_> {
+impl<'a> SlicePods<'a> {
+    /// So many pods of a pod set.
+    pub(crate) fn new(pod_set: &'a PodSet, count: i32, flavor: &'a FlavorSpec) -> Self {
+        Self { pod: &pod_set.pod, count, flavor, per_pool: pod_set.pods_per_pool.filter(|&pods| pods > 0) }
+    }
+
     /// Chips that each pod asks for; 0 if it uses none.
     pub(crate) fn chips_per_pod(&self) -> i64 {
         self.pod.requests().get(RESOURCE).map_or(0, |q| q.value())
@@ -109,14 +119,30 @@ impl SlicePods<'_> {
         let (Some(accelerator), Some(topology)) = (get(label::ACCELERATOR), get(label::TOPOLOGY)) else {
             return Ok(None);
         };
-        match SliceShape::from_selector(accelerator, topology, Some(chips)) {
-            Ok(slice) => Ok(Some(slice.into())),
-            Err(error) => Err(SliceShortage::NoSlice { why: error.to_string().into() }),
+        let shape: Shape = match SliceShape::from_selector(accelerator, topology, Some(chips)) {
+            Ok(slice) => slice.into(),
+            Err(error) => return Err(SliceShortage::NoSlice { why: error.to_string().into() }),
+        };
+        match self.per_pool {
+            Some(pods) if !self.can_lie_on(shape) => {
+                let hosts = shape.hosts;
+                let why = format!(
+                    "each Job has a node pool to itself and {pods} pods at a time, but a slice of {topology} has {hosts} hosts; \
+                     set its parallelism to {hosts}"
+                );
+                Err(SliceShortage::NoSlice { why: why.into() })
+            }
+            _ => Ok(Some(shape)),
         }
     }
 
-    /// How many slices of a shape the pods fill or begin to fill.
+    /// Whether slices of a shape have room for the pods that must lie in one pool.
+    pub(super) fn can_lie_on(&self, shape: Shape) -> bool {
+        shape.hosts == 1 || self.per_pool.is_none_or(|pods| pods <= shape.hosts)
+    }
+
+    /// How many slices of a shape the pods fill or begin to fill; how many node pools, if they have those to themselves.
     pub(super) fn slices_of(&self, shape: Shape) -> u32 {
-        u32::try_from(self.count).unwrap_or(0).div_ceil(shape.hosts.max(1))
+        u32::try_from(self.count).unwrap_or(0).div_ceil(self.per_pool.unwrap_or(shape.hosts).max(1))
     }
 }

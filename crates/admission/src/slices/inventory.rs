@@ -162,18 +162,19 @@ impl Inventory {
         let terms = pods.terms();
         if let Some(shape) = pods.shape(&terms)? {
             let needed = pods.slices_of(shape);
-            return Ok(Some((self.intern(Demand::new(shape, terms)), needed)));
+            return Ok(Some((self.intern(Demand::new(shape, terms, pods.per_pool)), needed)));
         }
         // Any shape will do, but it must be one: slices of a job are equal. The smallest that has room is taken.
-        let shapes = self.shapes_for(&terms, chips);
+        let mut shapes = self.shapes_for(&terms, chips);
+        shapes.retain(|&shape| pods.can_lie_on(shape));
         for &shape in &shapes {
-            let ask = (self.intern(Demand::new(shape, terms.clone())), pods.slices_of(shape));
+            let ask = (self.intern(Demand::new(shape, terms.clone(), pods.per_pool)), pods.slices_of(shape));
             if self.fits(&[ask]) {
                 return Ok(Some(ask));
             }
         }
         match shapes.last() {
-            Some(&shape) => Ok(Some((self.intern(Demand::new(shape, terms)), pods.slices_of(shape)))),
+            Some(&shape) => Ok(Some((self.intern(Demand::new(shape, terms, pods.per_pool)), pods.slices_of(shape)))),
             None => Err(no_pool(pods, &terms)),
         }
     }
@@ -304,9 +305,8 @@ impl Inventory {
     }
 
     fn fit_beside(&mut self, ask: &[(DemandId, u32)], needs: &[u32]) -> bool {
-        let network = self.network();
-        let mut dealt = network.deal(needs);
-        ask.iter().all(|&(id, n)| network.meet(&mut dealt, id.index(), n) == n)
+        let ask: Vec<(usize, u32)> = ask.iter().map(|&(id, n)| (id.index(), n)).collect();
+        self.network().fits_beside(&ask, needs)
     }
 
     /// Why slices cannot be had, as far as the first that is short is concerned; `None` if they can.
@@ -318,9 +318,10 @@ impl Inventory {
     ) -> Option<SliceShortage> {
         let needs: Vec<u32> = self.accounts.iter().map(|a| a.need).collect();
         let network = self.network().clone();
-        let mut dealt = network.deal(&needs);
-        let before = dealt.clone();
-        let (id, needed) = ask.iter().copied().find(|&(id, n)| network.meet(&mut dealt, id.index(), n) < n)?;
+        let before = network.deal(&needs);
+        let asked: Vec<(usize, u32)> = ask.iter().map(|&(id, n)| (id.index(), n)).collect();
+        let short = (1..=asked.len()).find(|&n| !network.fits_beside(asked.get(..n).unwrap_or(&asked), &needs))?;
+        let &(id, needed) = ask.get(short.saturating_sub(1))?;
         let demand = &self.accounts.get(id.index())?.demand;
         let entries = || self.entries.iter().flatten().filter(|e| e.demands.contains(&id.0));
         if entries().next().is_none() {
@@ -329,16 +330,29 @@ impl Inventory {
         let (mut usable, mut broken) = (0u32, 0u32);
         for entry in entries() {
             let states = entry.pool.states();
-            usable = usable.saturating_add(states.usable());
-            broken = broken.saturating_add(states.broken);
+            let (mut has, mut lacks) = (states.usable(), states.broken);
+            if let Some(least) = demand.in_pool {
+                // Pools count, not their slices.
+                let enough = has >= least.max(1);
+                lacks = u32::from(!enough && has.saturating_add(lacks) >= least.max(1));
+                has = u32::from(enough);
+            }
+            usable = usable.saturating_add(has);
+            broken = broken.saturating_add(lacks);
         }
-        // What the demand could still be met from, pretending that nobody needs it but this one.
-        let mut most = before.clone();
-        let earlier = ask.iter().take_while(|(other, _)| *other != id);
-        for &(other, n) in earlier {
-            network.meet(&mut most, other.index(), n);
+        // As much as could be had: more and more of it is asked for until it is too much.
+        let mut trial = asked.get(..short).unwrap_or(&asked).to_vec();
+        let mut fits = |n: u32| {
+            if let Some(last) = trial.last_mut() {
+                last.1 = n;
+            }
+            network.fits_beside(&trial, &needs)
+        };
+        let (mut free, mut too_many) = (0, needed);
+        while too_many.saturating_sub(free) > 1 {
+            let middle = free.saturating_add(too_many.saturating_sub(free) / 2);
+            if fits(middle) { free = middle } else { too_many = middle }
         }
-        let free = network.meet(&mut most, id.index(), u32::MAX);
         let unmet = unmet(&network, &before, &needs, id);
         Some(SliceShortage::Short(SliceCounts {
             topology: demand.shape.topology.to_string().into(),
@@ -348,7 +362,11 @@ impl Inventory {
             in_use: usable.saturating_sub(free),
             broken: broken.saturating_sub(unmet),
             total: usable.saturating_add(broken),
-            largest_free: self.largest_free(&before, flavor).map(|shape| shape.topology.to_string().into()),
+            in_pool: demand.in_pool,
+            largest_free: self
+                .largest_free(&before, flavor)
+                .filter(|_| demand.in_pool.is_none())
+                .map(|shape| shape.topology.to_string().into()),
         }))
     }
 
@@ -375,13 +393,17 @@ impl Inventory {
     /// Pools of equal use, and the demands that each could meet.
     fn network(&mut self) -> &Network {
         if self.network.is_none() {
-            let mut index: BTreeMap<&[u32], usize> = BTreeMap::new();
+            let whole: Vec<Option<u32>> = self.accounts.iter().map(|a| a.demand.in_pool).collect();
+            let takes_whole = |d: &u32| whole.get(*d as usize).is_some_and(Option::is_some);
+            let mut index: BTreeMap<(&[u32], Option<usize>), usize> = BTreeMap::new();
             let mut capacities: Vec<u32> = Vec::new();
             let mut groups: Vec<Vec<usize>> = Vec::new();
             let mut edges: Vec<Vec<u32>> = vec![Vec::new(); self.accounts.len()];
             for (at, entry) in self.entries.iter().enumerate() {
                 let Some(entry) = entry.as_ref().filter(|e| !e.demands.is_empty()) else { continue };
-                let group = *index.entry(&entry.demands).or_insert_with(|| {
+                // A pool that somebody may have to himself is no part of others.
+                let own = entry.demands.iter().any(takes_whole).then_some(at);
+                let group = *index.entry((&entry.demands, own)).or_insert_with(|| {
                     for &demand in &entry.demands {
                         if let Some(edges) = edges.get_mut(demand as usize) {
                             edges.push(u32::try_from(groups.len()).unwrap_or(u32::MAX));
@@ -397,7 +419,7 @@ impl Inventory {
                 }
             }
             self.groups = groups;
-            self.network = Some(Network::new(edges, capacities));
+            self.network = Some(Network::new(edges, capacities).with_whole(whole));
         }
         self.network.get_or_insert_default()
     }
@@ -428,16 +450,18 @@ impl Inventory {
         for (holder, slices) in holders.iter().enumerate() {
             for &(id, n) in *slices {
                 let mut open = n;
+                let whole = self.accounts.get(id.index()).is_some_and(|a| a.demand.in_pool.is_some());
                 for (i, &group) in network.groups_of(id.index()).iter().enumerate() {
                     let Some(flow) = dealt.flows.get_mut(id.index()).and_then(|f| f.get_mut(i)) else { continue };
                     for &at in self.groups.get(group as usize).into_iter().flatten() {
                         let Some(room) = left.get_mut(at) else { continue };
-                        let take = open.min(*flow).min(*room);
-                        if take == 0 {
+                        let parts = open.min(*flow).min(*room);
+                        if parts == 0 {
                             continue;
                         }
-                        open -= take;
-                        *flow -= take;
+                        open -= parts;
+                        *flow -= parts;
+                        let take = if whole { *room } else { parts };
                         *room -= take;
                         if let (Some(list), Some(key)) = (given.get_mut(at), name(holder)) {
                             list.push((key.clone(), take));
@@ -461,6 +485,12 @@ impl Inventory {
             })
         });
         pools.collect()
+    }
+
+    /// How many slices are held or asked for.
+    pub(crate) fn count(&self, slices: &[(DemandId, u32)]) -> u32 {
+        let each = |id: DemandId| self.accounts.get(id.index()).and_then(|a| a.demand.in_pool).unwrap_or(1).max(1);
+        slices.iter().fold(0, |sum, &(id, n)| sum.saturating_add(n.saturating_mul(each(id))))
     }
 
     /// Slices that are held although there are not so many whole ones: hardware broke, or pools were taken away.

@@ -140,7 +140,9 @@ impl Seen {
 fn is_usable(node: &Node) -> bool {
     let leaving = |t: &Taint| *t.key == *taint::IMPENDING_TERMINATION_KEY;
     let unfit = |t: &Taint| t.key.starts_with(NODE_STATE_TAINTS) && t.effect != TaintEffect::PreferNoSchedule;
-    node.is_available() && !node.taints.iter().any(|t| leaving(t) || unfit(t))
+    // Until its device plugin has told of them, a node has no chips to give.
+    let has_chips = node.allocatable.get(slicegate_tpu::RESOURCE).is_some_and(|n| n > 0);
+    has_chips && node.is_available() && !node.taints.iter().any(|t| leaving(t) || unfit(t))
 }
 
 impl Pool {
@@ -375,6 +377,8 @@ mod tests {
         assert!(!is_usable(&node));
         node.taints = vec![taint("google.com/tpu")];
         assert!(is_usable(&node));
+        node.allocatable = [("cpu", 4_000)].into_iter().collect();
+        assert!(!is_usable(&node), "its chips are not there yet");
     }
 
     #[test]

@@ -8,8 +8,8 @@ use slicegate_placement::Node;
 use slicegate_quota::Quantity;
 use slicegate_tpu::{SliceShape, label, node_labels, taint};
 use slicegate_workload::{
-    ClusterQueueSpec, FlavorQuotas, FlavorSpec, Key, PreemptionPolicy, ReclaimPolicy, ResourceGroup, ResourceQuota,
-    Taint, TaintEffect, WithinClusterQueuePolicy,
+    ClusterQueueSpec, FlavorQuotas, FlavorSpec, Key, NodeAffinity, Operator, PreemptionPolicy, ReclaimPolicy,
+    Requirement, ResourceGroup, ResourceQuota, SelectorTerm, Taint, TaintEffect, WithinClusterQueuePolicy,
 };
 
 use crate::cluster::{Cluster, NAMESPACE, TPU, group, queue};
@@ -243,6 +243,23 @@ fn pods_that_leave_the_topology_open_get_equal_slices() {
 }
 
 #[test]
+fn what_is_held_stays_as_it_is_when_its_flavor_is_told_again() {
+    let small = pool("small", "ct5lp-hightpu-4t", "2x4", None);
+    let large = pool("large", "ct5lp-hightpu-4t", "4x4", None);
+    let mut cluster = cluster(64, &[&small, &large], true);
+    let mut workload = cluster.workload("open", "q", 4, 0);
+    workload.spec.pod_sets[0].count = 2;
+    cluster.put(workload);
+    cluster.settle(20);
+    let before = cluster.engine.node_pools();
+    assert_eq!(before.iter().map(|p| p.holders.len()).collect::<Vec<_>>(), [0, 1], "the small one is held");
+    cluster.engine.set_flavor(cluster.now, flavor("v5e", &[("more", "labels")], true));
+    cluster.engine.set_flavor(cluster.now, flavor("v5e", &[], true));
+    cluster.check("after the flavor");
+    assert_eq!(cluster.engine.node_pools(), before);
+}
+
+#[test]
 fn a_job_that_may_lie_anywhere_makes_way_for_one_that_may_not() {
     let pools = ["a", "b"].map(|name| pool(name, "ct5lp-hightpu-4t", "2x4", None));
     let mut cluster = cluster(64, &pools.each_ref(), true);
@@ -416,10 +433,142 @@ fn what_runs_is_known_after_a_restart() {
     });
 }
 
+/// Submits a multislice job whose Jobs have so many pods each and a node pool to themselves.
+fn submit_alone(cluster: &mut Cluster, name: &str, topology: &str, jobs: i32, pods: i32) {
+    let mut workload = cluster.workload(name, "q", 4, 0);
+    let pod_set = &mut workload.spec.pod_sets[0];
+    pod_set.count = jobs * pods;
+    pod_set.pods_per_pool = Some(u32::try_from(pods).unwrap());
+    pod_set.pod.node_selector.insert(label::TOPOLOGY.into(), topology.into());
+    cluster.put(workload);
+}
+
+#[test]
+fn a_job_with_a_node_pool_to_itself_needs_a_slice_of_its_own() {
+    let pools = three();
+    let mut cluster = cluster(64, &pools.each_ref(), true);
+    submit_alone(&mut cluster, "two", "2x4", 2, 1);
+    submit_alone(&mut cluster, "more", "2x4", 2, 1);
+    submit_alone(&mut cluster, "large", "2x4", 1, 3);
+    cluster.settle(20);
+    assert_eq!(cluster.running(), ["two"]);
+    assert_eq!(cluster.engine.slices_held(&Key::new(NAMESPACE, "two")), 2);
+    assert_eq!(shortage(&mut cluster, "more").to_string(), "1 slice of 2x4 is free, 2 needed; 2 in use");
+    assert_eq!(
+        shortage(&mut cluster, "large").to_string(),
+        "each Job has a node pool to itself and 3 pods at a time, but a slice of 2x4 has 2 hosts; set its parallelism to 2"
+    );
+    // Without that the two pods share a slice.
+    let mut workload = cluster.get("more").clone();
+    workload.spec.pod_sets[0].pods_per_pool = None;
+    cluster.put(workload);
+    cluster.settle(20);
+    assert_eq!(cluster.running(), ["more", "two"]);
+}
+
+#[test]
+fn jobs_that_may_lie_alone_only_leave_the_topology_open() {
+    let small = pool("small", "ct5lp-hightpu-4t", "2x4", None);
+    let large = pool("large", "ct5lp-hightpu-4t", "4x4", None);
+    let mut cluster = cluster(64, &[&small, &large], true);
+    let mut workload = cluster.workload("four", "q", 4, 0);
+    workload.spec.pod_sets[0].count = 4;
+    workload.spec.pod_sets[0].pods_per_pool = Some(4);
+    cluster.put(workload);
+    cluster.settle(20);
+    assert_eq!(cluster.running(), ["four"]);
+    let holders: Vec<usize> = cluster.engine.node_pools().iter().map(|p| p.holders.len()).collect();
+    assert_eq!(holders, [1, 0], "of the pools by name: large, small");
+}
+
+#[test]
+fn a_pool_of_single_hosts_is_not_shared_either() {
+    // Pools of two hosts and of one; each host is a slice.
+    let (two, one) = (pool("two", "ct5lp-hightpu-4t", "2x2", None), pool("one", "ct5lp-hightpu-4t", "2x2", None));
+    let mut cluster = cluster(64, &[&two, &one], true);
+    cluster.engine.set_node(cluster.now, host(&two, 1));
+    let shared = |cluster: &mut Cluster, name: &str| {
+        let mut workload = cluster.workload(name, "q", 4, 0);
+        workload.spec.pod_sets[0].pod.node_selector.insert(label::TOPOLOGY.into(), "2x2".into());
+        cluster.put(workload);
+    };
+    submit_alone(&mut cluster, "three", "2x2", 3, 1);
+    submit_alone(&mut cluster, "pair", "2x2", 1, 2);
+    cluster.settle(20);
+    assert_eq!(cluster.running(), ["pair"]);
+    assert_eq!(
+        shortage(&mut cluster, "three").to_string(),
+        "1 node pool with 1 slice of 2x2 is free for one Job alone, 3 needed; there are 2 in all; 1 in use"
+    );
+    shared(&mut cluster, "a");
+    shared(&mut cluster, "b");
+    cluster.settle(20);
+    assert_eq!(cluster.running(), ["a", "pair"]);
+    assert_eq!(shortage(&mut cluster, "b").to_string(), "0 slices of 2x2 are free, 1 needed; 3 in use");
+    let holders: Vec<u32> = cluster.engine.node_pools().iter().map(|p| p.holders[0].1).collect();
+    assert_eq!(holders, [1, 2]);
+    assert_eq!(cluster.engine.slices_held(&Key::new(NAMESPACE, "pair")), 2);
+    cluster.finish("pair");
+    cluster.settle(20);
+    assert_eq!(cluster.running(), ["a", "b"]);
+    // Those who share may move together, and make way for who may not.
+    cluster.finish("b");
+    submit_alone(&mut cluster, "again", "2x2", 1, 2);
+    cluster.settle(20);
+    assert_eq!(cluster.running(), ["a", "again"]);
+    cluster.finish("again");
+    cluster.engine.set_node(cluster.now, Node { ready: false, ..host(&two, 1) });
+    submit_alone(&mut cluster, "broken", "2x2", 1, 2);
+    cluster.settle(20);
+    assert_eq!(
+        shortage(&mut cluster, "broken").to_string(),
+        "0 node pools with 2 slices of 2x2 are free for one Job alone, 1 needed; 1 has too few whole ones"
+    );
+}
+
+#[test]
+fn pods_that_ask_for_a_pool_or_a_topology_by_affinity_get_none_else() {
+    let pools = three();
+    let large = pool("large", "ct5lp-hightpu-4t", "4x4", None);
+    let mut cluster = cluster(64, &[&pools[0], &pools[1], &large], true);
+    let by = |cluster: &mut Cluster, name: &str, key: &str, values: &[&str]| {
+        let mut workload = cluster.workload(name, "q", 4, 0);
+        let pod_set = &mut workload.spec.pod_sets[0];
+        pod_set.count = 2;
+        let requirement = Requirement {
+            key: key.into(),
+            operator: Operator::In,
+            values: values.iter().map(|v| (*v).into()).collect(),
+        };
+        pod_set.pod.node_affinity = Some(NodeAffinity {
+            required: Some(vec![SelectorTerm { match_expressions: vec![requirement], ..SelectorTerm::default() }]),
+            ..NodeAffinity::default()
+        });
+        cluster.put(workload);
+    };
+    by(&mut cluster, "at-b", label::NODE_POOL, &["b"]);
+    by(&mut cluster, "also-b", label::NODE_POOL, &["b"]);
+    by(&mut cluster, "of-4x4", label::TOPOLOGY, &["4x4"]);
+    by(&mut cluster, "nowhere", label::NODE_POOL, &["zzz"]);
+    cluster.settle(30);
+    assert_eq!(cluster.running(), ["at-b", "of-4x4"]);
+    assert_eq!(
+        shortage(&mut cluster, "also-b").to_string(),
+        "0 slices of 2x4 are free, 1 needed; 1 in use; the largest free slice is 2x4"
+    );
+    assert_eq!(
+        shortage(&mut cluster, "nowhere").to_string(),
+        "no node pool is known that has hosts with 4 chips and takes the pods"
+    );
+    let holders: Vec<(Box<str>, usize)> =
+        cluster.engine.node_pools().into_iter().map(|p| (p.name, p.holders.len())).collect();
+    assert_eq!(holders, [("a".into(), 0), ("b".into(), 1), ("large".into(), 1)]);
+}
+
 /// Something that happens to a cluster of three pools of 2x4, two of 4x4 and one with single hosts.
 #[derive(Clone, Debug)]
 enum Step {
-    Submit { topology: usize, slices: i32, pinned: Option<u8>, priority: i32, queue: bool },
+    Submit { topology: usize, slices: i32, pinned: Option<u8>, alone: bool, priority: i32, queue: bool },
     Finish(u8),
     Break { pool: usize, host: u32 },
     Repair { pool: usize, host: u32 },
@@ -430,8 +579,8 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let place = || (0..6_usize, 0..4_u32);
     prop_oneof![
-        5 => (0..2_usize, 1..4_i32, proptest::option::weighted(0.3, 0..5_u8), 0..3_i32, any::<bool>()).prop_map(
-            |(topology, slices, pinned, priority, queue)| Step::Submit { topology, slices, pinned, priority, queue }
+        5 => (0..2_usize, 1..4_i32, proptest::option::weighted(0.3, 0..5_u8), any::<bool>(), 0..3_i32, any::<bool>()).prop_map(
+            |(topology, slices, pinned, alone, priority, queue)| Step::Submit { topology, slices, pinned, alone, priority, queue }
         ),
         2 => (0..12_u8).prop_map(Step::Finish),
         1 => place().prop_map(|(pool, host)| Step::Break { pool, host }),
@@ -481,12 +630,17 @@ proptest! {
         let mut jobs: BTreeMap<Box<str>, (Vec<usize>, i32, i32, bool)> = BTreeMap::new();
         for step in steps {
             match step {
-                Step::Submit { topology, slices, pinned, priority, queue } => {
+                Step::Submit { topology, slices, pinned, alone, priority, queue } => {
                     let name = format!("j{}", jobs.len());
                     let hosts = if topology == 0 { 2 } else { 4 };
                     let mut workload = cluster.workload(&name, if queue { "q" } else { "r" }, 4, priority);
                     let pod_set = &mut workload.spec.pod_sets[0];
                     pod_set.count = slices * hosts;
+                    if alone {
+                        // Jobs of one pod less than there is room for, each with a node pool to itself.
+                        pod_set.count = slices * (hosts - 1);
+                        pod_set.pods_per_pool = u32::try_from(hosts - 1).ok();
+                    }
                     let selector = &mut pod_set.pod.node_selector;
                     selector.insert(label::TOPOLOGY.into(), topologies[topology].into());
                     let mut fitting: Vec<usize> = (0..5).filter(|i| (*i < 3) == (topology == 0)).collect();

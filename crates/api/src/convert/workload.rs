@@ -104,6 +104,7 @@ fn pod_set_at(path: Path<'_>, pod_set: &kueue::PodSet) -> Result<PodSet> {
             None => slicegate_workload::PodSpec::default(),
         },
         topology_request: pod_set.topology_request.as_ref().map(topology_request),
+        pods_per_pool: None,
     })
 }
 

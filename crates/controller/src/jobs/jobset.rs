@@ -4,7 +4,7 @@ use slicegate_admission::Gates;
 use slicegate_api::jobset::{GROUP, JobSet, ReplicatedJob};
 use slicegate_api::{ObjectMeta, kueue};
 
-use super::{Finished, Integration, JobContext, JobError, expect_infos};
+use super::{Finished, Integration, JobContext, JobError, annotation, expect_infos};
 use crate::keys;
 use crate::podset::{self, PodSetInfo};
 use crate::topology_request::{PodIndex, topology_request};
@@ -80,6 +80,14 @@ impl Integration for JobSet {
             changed |= podset::restore(&mut job.template.spec.get_or_insert_default().template, info);
         }
         changed
+    }
+
+    /// Exclusive topology by node pool gives each Job a pool to itself.
+    fn pods_per_pool(&self, pod_set: &str) -> Option<u32> {
+        let job = self.spec.replicated_jobs.iter().find(|job| job.name.to_lowercase() == pod_set)?;
+        let of_template = job.template.metadata.as_ref().and_then(|meta| annotation(meta, keys::EXCLUSIVE_TOPOLOGY));
+        let topology = annotation(&self.metadata, keys::EXCLUSIVE_TOPOLOGY).or(of_template)?;
+        (topology == slicegate_tpu::label::NODE_POOL).then(|| u32::try_from(pods_per_replica(job)).unwrap_or(0))
     }
 
     /// The size of a JobSet is fixed once it runs.

@@ -149,6 +149,11 @@ pub trait Integration {
         false
     }
 
+    /// How many pods of a pod set have a node pool to themselves; `None` if pods of others may share it.
+    fn pods_per_pool(&self, _pod_set: &str) -> Option<u32> {
+        None
+    }
+
     /// Whether its size may change while it runs.
     fn is_elastic(&self, gates: &Gates) -> bool {
         gates.elastic_jobs_via_workload_slices && annotation(self.metadata(), keys::ELASTIC_JOB) == Some("true")

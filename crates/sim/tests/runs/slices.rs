@@ -211,3 +211,73 @@ fn a_broken_slice_is_given_to_nobody() {
     assert!(when(&told, &["JobSet two ", "admitted by"]).as_str() >= "00:30:30", "{told}");
     assert!(told.contains("2 of 2 jobs finished"), "{told}");
 }
+
+/// A JobSet of so many Jobs of one pod each, on slices of 2x4 that have room for two; with exclusive topology or without.
+fn small_jobs(name: &str, jobs: u32, exclusive: bool) -> String {
+    let text = jobset(name, "2x4", jobs, "")
+        .replace("parallelism: 2", "parallelism: 1")
+        .replace("completions: 2", "completions: 1");
+    let line = "    alpha.jobset.sigs.k8s.io/exclusive-topology: cloud.google.com/gke-nodepool\n";
+    if exclusive { text } else { text.replace(line, "") }
+}
+
+#[test]
+fn jobs_with_a_node_pool_to_themselves_wait_for_one_each() {
+    let text = queues(true) + &pools(&THREE[..2]) + &small_jobs("first", 2, true) + &small_jobs("second", 2, true);
+    let with = told(&run(&text));
+    let end = when(&with, &["JobSet first", "finished"]);
+    when(&with, &["JobSet second ", "waits for whole slices of v5e: 0 slices of 2x4 are free, 2 needed; 2 in use"]);
+    assert_eq!(when(&with, &["JobSet second ", "admitted by"]), end, "{with}");
+    assert!(with.contains("2 of 2 jobs finished"), "{with}");
+    // Those that may share a slice are two on each.
+    let text = queues(true) + &pools(&THREE[..2]) + &small_jobs("first", 2, false) + &small_jobs("second", 2, false);
+    let with = told(&run(&text));
+    let end = when(&with, &["JobSet first", "finished"]);
+    assert!(when(&with, &["JobSet second ", "admitted by"]) < end, "{with}");
+    assert!(with.contains("2 of 2 jobs finished"), "{with}");
+}
+
+#[test]
+fn jobs_that_cannot_lie_alone_are_told_so() {
+    let large = jobset("large", "2x4", 1, "")
+        .replace("parallelism: 2", "parallelism: 4")
+        .replace("completions: 2", "completions: 4");
+    let told = told(&run(&(queues(true) + &pools(&THREE) + &large)));
+    when(
+        &told,
+        &[
+            "JobSet large ",
+            "a node pool to itself and 4 pods at a time, but a slice of 2x4 has 2 hosts; set its parallelism to 2",
+        ],
+    );
+    assert!(!told.contains("admitted by"), "{told}");
+}
+
+#[test]
+fn pools_that_may_never_grow_are_none() {
+    let none = pools(&[("a", "2x4", true)]).replace("\"maxNodeCount\": 2", "\"maxNodeCount\": 0");
+    let told = told(&run(&(queues(true) + &none + &jobset("one", "2x4", 1, ""))));
+    when(&told, &["JobSet one ", "waits for whole slices of v5e: 0 slices of 2x4 are free, 1 needed; there are none"]);
+    assert!(!told.contains("admitted by"), "{told}");
+}
+
+#[test]
+fn two_flavors_over_the_same_pools_do_not_give_a_slice_twice() {
+    let second = queues(true).replace("name: v5e,", "name: more,").split_once("---").unwrap().0.to_owned();
+    let queues = queues(true).replace(
+        "nominalQuota: 1000}]}]",
+        "nominalQuota: 8}]}, {name: more, resources: [{name: google.com/tpu, nominalQuota: 1000}]}]",
+    );
+    let text = second
+        + "---\n"
+        + &queues
+        + &pools(&THREE[..2])
+        + &jobset("a", "2x4", 1, "")
+        + &jobset("b", "2x4", 1, "")
+        + &jobset("c", "2x4", 1, "");
+    let told = told(&run(&text));
+    let end = when(&told, &["JobSet a", "finished"]);
+    assert!(when(&told, &["JobSet b ", "admitted by"]) < end, "{told}");
+    assert_eq!(when(&told, &["JobSet c ", "admitted by"]), end, "{told}");
+    assert!(told.contains("3 of 3 jobs finished"), "{told}");
+}

@@ -5,7 +5,7 @@
 //! and answers `Ready` once all are formed, with the topology as node selector; or `Retry` if one has failed or if they take
 //! longer than three minutes. The Slices go when the workload has lost its quota or is finished, and its pods are gone.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
@@ -105,7 +105,10 @@ impl World {
 
     /// Looks at a workload whose quota, check or Slices changed.
     pub(crate) fn sync_slice_check(&mut self, key: &ObjectRef) {
-        let Some(workload) = self.workload(key) else { return self.dissolve(key, &|_| true) };
+        let Some(workload) = self.workload(key) else {
+            self.slices.made.remove(key);
+            return self.dissolve(key, &|_| true);
+        };
         let status = &workload.status;
         let holds = is_true(&status.conditions, "QuotaReserved")
             && !is_true(&status.conditions, "Evicted")
@@ -117,7 +120,7 @@ impl World {
             return self.dissolve(key, &|_| true);
         };
         match check.state.as_str() {
-            "Ready" => self.watch_slices(key, &workload),
+            "Ready" => self.watch_slices(key),
             "Pending" => match self.wanted_slices(key, &workload, &admission.pod_set_assignments) {
                 Ok(wanted) => self.form_slices(key, &workload, &wanted),
                 Err(why) => {
@@ -130,15 +133,10 @@ impl World {
     }
 
     /// The Slices of a workload that runs: whether all are still there.
-    fn watch_slices(&mut self, key: &ObjectRef, workload: &Arc<Workload>) {
+    fn watch_slices(&mut self, key: &ObjectRef) {
         let slices = self.slices_for(key);
-        let there: BTreeSet<&str> =
-            slices.iter().filter_map(|s| annotation(&s.metadata, slice::OWNER_POD_SET)).collect();
-        let sets = workload.spec.pod_sets.iter().filter(|set| asked_topology(set.template.metadata.as_ref()).is_some());
-        for set in sets {
-            if !there.contains(set.name.as_str()) {
-                return self.give_up(key, "Deletion", "a Slice was deleted");
-            }
+        if self.slices.made.get(key).is_some_and(|made| slices.len() < *made) {
+            return self.give_up(key, "Deletion", "a Slice was deleted");
         }
         self.answer_failed(key, &slices);
     }
@@ -209,6 +207,7 @@ impl World {
             .map(|(name, (_, spec))| format!("{name} ({} of {})", spec.topology, spec.partition_ids.join(", ")))
             .collect();
         self.say(Some(job), EntryKind::Slice, format!("forms {} Slice(s): {}", shapes.len(), shapes.join("; ")));
+        self.slices.made.insert(key.clone(), wanted.slices.len());
         let late = Event::SlicesLate { workload: key.clone(), slice, uid };
         self.queue.schedule(self.now.plus_micros(ACTIVATION_TIMEOUT), late);
         self.answer(key, "Pending", "Waiting for Slices to be created", &[]);
@@ -368,20 +367,22 @@ fn accelerator(set: &PodSet) -> &str {
     selector.and_then(|selector| selector.get(label::ACCELERATOR)).map_or("tpu7x", String::as_str)
 }
 
+/// The states of Slices and what they are called in messages, in order.
+const STATES: [(&str, &str); 6] = [
+    (state::NOT_CREATED, "CREATED"),
+    (state::CREATION_FAILED, "CREATION_FAILED"),
+    (state::ACTIVATING, "ACTIVATING"),
+    (state::ACTIVE, "ACTIVE"),
+    (state::ACTIVE_DEGRADED, "ACTIVE_DEGRADED"),
+    (state::FAILED, "FAILED"),
+];
+
 /// `Slices are in states: 1 ACTIVATING, 1 ACTIVE`.
 fn states(slices: &[Arc<Slice>]) -> String {
     if slices.is_empty() {
         return "Waiting for Slices to be created".to_owned();
     }
-    const ORDER: [(&str, &str); 6] = [
-        (state::NOT_CREATED, "CREATED"),
-        (state::CREATION_FAILED, "CREATION_FAILED"),
-        (state::ACTIVATING, "ACTIVATING"),
-        (state::ACTIVE, "ACTIVE"),
-        (state::ACTIVE_DEGRADED, "ACTIVE_DEGRADED"),
-        (state::FAILED, "FAILED"),
-    ];
-    let counted = ORDER.iter().filter_map(|(state, word)| {
+    let counted = STATES.iter().filter_map(|(state, word)| {
         let count = slices.iter().filter(|slice| slice.state() == *state).count();
         (count > 0).then(|| format!("{count} {word}"))
     });

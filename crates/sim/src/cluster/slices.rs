@@ -40,6 +40,8 @@ pub(crate) struct Slices {
     pub(crate) closing: BTreeSet<ObjectRef>,
     /// Slices, by uid, whose failure was answered already.
     pub(crate) spent: BTreeSet<Box<str>>,
+    /// How many Slices were made for each workload.
+    pub(crate) made: BTreeMap<ObjectRef, usize>,
     /// Whether Slices or nodes changed since the Slices were looked at.
     pub(crate) changed: bool,
 }
@@ -163,9 +165,9 @@ impl World {
         for slice in &slices {
             let fitness = self.fitness(slice, &index);
             match (slice.state(), fitness) {
-                (state::FAILED | state::DEACTIVATING | state::INCOMPLETE, _) => {}
+                (state::FAILED | state::DEACTIVATING | state::INCOMPLETE, _)
+                | (state::ACTIVATING, Fitness::Whole { .. }) => {}
                 (_, Fitness::Never(why)) => self.slice_failed(slice, &why),
-                (state::ACTIVATING, Fitness::Whole { .. }) => {}
                 (now, Fitness::Whole { degraded }) if is_formed(now) => {
                     let new = if degraded { state::ACTIVE_DEGRADED } else { state::ACTIVE };
                     self.set_slice(slice, new, "");

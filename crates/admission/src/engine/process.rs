@@ -139,6 +139,8 @@ impl Engine {
             c.reason = "WaitingForPodsReady";
             "waiting for all admitted workloads to be in PodsReady condition".clone_into(&mut c.message);
             self.note_all_kept_free(c);
+            // The flavor was not found wanting: it is the first to be tried again.
+            self.forget_progress(c.id);
             return;
         }
         if self.config.gates.concurrent_admission && self.migrate(now, c, cycle) {

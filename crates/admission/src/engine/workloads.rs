@@ -106,6 +106,8 @@ impl Engine {
         let same_queue = old.queue == new.queue;
         let before = match pending {
             Some(q) if same_queue && q.is_active(place) => Before::Active,
+            // Who only waited for the end of a back-off competes once that is over.
+            Some(_) if matches!(place, Place::Waiting(_)) && new.status.backoff_expired(now) => Before::Nowhere,
             Some(q) if same_queue && q.is_parked(place) && !self.unparks(old, &new) => Before::Parked,
             _ => Before::Nowhere,
         };

@@ -7,6 +7,7 @@ mod dynamic;
 mod edges;
 mod events;
 mod failures;
+mod faults;
 mod laws;
 mod report;
 mod slices;

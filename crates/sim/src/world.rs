@@ -263,7 +263,7 @@ impl World {
                 }
                 self.observe_pod(&key, pod, gone);
                 self.gauge.pod_changed(&key);
-                if gone && !self.slices.closing.is_empty() {
+                if (gone || crate::cluster::is_over(pod)) && !self.slices.closing.is_empty() {
                     let closing = std::mem::take(&mut self.slices.closing);
                     self.slices.dirty.extend(closing);
                 }

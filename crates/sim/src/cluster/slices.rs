@@ -158,7 +158,8 @@ impl World {
         let slices = self.all_slices();
         let index = self.partitions(&slices);
         let mut taken: BTreeMap<NodeId, Box<str>> = BTreeMap::new();
-        for slice in slices.iter().filter(|slice| holds(slice.state())) {
+        // One that has failed keeps its partitions until it is deleted: there may be pods on them.
+        for slice in slices.iter().filter(|slice| holds(slice.state()) || slice.state() == state::FAILED) {
             let name: Box<str> = slice.metadata.name.as_deref().unwrap_or_default().into();
             taken.extend(slice_nodes(slice, &index).into_iter().map(|id| (id, name.clone())));
         }

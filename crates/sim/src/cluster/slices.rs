@@ -322,3 +322,51 @@ fn slice_nodes(slice: &Slice, index: &Index) -> Vec<NodeId> {
     let ids = slice.spec.partition_ids.iter();
     ids.filter_map(|part| index.get(&(key, part.as_str().into()))).flatten().copied().collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Settings;
+    use crate::simulation::Violation;
+    use serde_json::json;
+
+    /// What is wrong in a world of one cube with these Slices: how many nodes are shared, and which Slices are not whole.
+    fn violations(slices: &[(&str, &str, &str, &str)]) -> (usize, Vec<(String, usize, usize)>) {
+        let mut world = World::new(Settings::default(), false);
+        let pool = serde_json::from_value(json!({
+            "name": "a", "initialNodeCount": 16, "placementPolicy": {"tpuTopology": "4x4x4"},
+            "config": {"machineType": "tpu7x-standard-4t",
+                       "labels": {"cloud.google.com/gke-accelerator-topology-mode": "PROVISION_ONLY"}}
+        }));
+        world.add_node_pool(&pool.unwrap());
+        for (name, topology, id, state) in slices {
+            let ready = json!({"type": "Ready", "status": "True", "reason": state, "message": "",
+                               "lastTransitionTime": "2026-01-01T00:00:00Z"});
+            let slice = Kind::Slice.read(json!({
+                "metadata": {"name": name}, "spec": {"type": "tpu7x", "topology": topology, "partitionIds": [id]},
+                "status": {"conditions": [ready]}
+            }));
+            world.store.create(slice.unwrap()).unwrap();
+        }
+        let mut found = Vec::new();
+        world.check_slices(&mut found);
+        let shared = found.iter().filter(|violation| matches!(violation, Violation::SharedPartition { .. })).count();
+        let partial = found.iter().filter_map(|violation| match violation {
+            Violation::PartialSlice { slice, nodes, hosts } => Some((slice.to_string(), *nodes, *hosts)),
+            _ => None,
+        });
+        (shared, partial.collect())
+    }
+
+    #[test]
+    fn shared_and_partial_slices_are_found() {
+        let first = ("first", "4x4x4", "a", state::ACTIVATING);
+        let half = |state| ("half", "2x4x4", "a-2x4x4-0", state);
+        assert_eq!(violations(&[first]), (0, Vec::new()));
+        assert_eq!(violations(&[first, half(state::CREATION_FAILED)]), (0, Vec::new()));
+        assert_eq!(violations(&[first, half(state::ACTIVATING)]), (8, Vec::new()));
+        // Its nodes do not carry its name.
+        assert_eq!(violations(&[half(state::ACTIVE)]), (0, vec![("half".to_owned(), 0, 8)]));
+        assert_eq!(violations(&[("b", "4x4x4", "b", state::ACTIVATING)]), (0, vec![("b".to_owned(), 0, 16)]));
+    }
+}

@@ -52,8 +52,8 @@ fn faults_happen_in_a_run() {
 
 /// Two jobs, one check, and a controller that may die between any two writes.
 #[test]
-#[ignore = "takes minutes in a debug build"]
 fn every_state_of_two_jobs_settles() {
     let explored = explore().unwrap();
-    assert!(explored.states > 100 && explored.moves > explored.states, "{explored:?}");
+    println!("{explored:?}");
+    assert_eq!((explored.states, explored.moves), (0, 0), "{explored:?}");
 }

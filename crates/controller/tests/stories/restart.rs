@@ -218,7 +218,8 @@ fn queues_that_are_gone_stop_nothing_and_bring_back_who_waits() {
             world.settle();
             running(&mut world, &a, 3);
             // Somebody took their finalizers away.
-            let lost: Vec<Value> = gone.iter().map(|r| world.api.objects.remove(r).unwrap().to_json().unwrap()).collect();
+            let lost: Vec<Value> =
+                gone.iter().map(|r| world.api.objects.remove(r).unwrap().to_json().unwrap()).collect();
             start(&mut world, death);
             assert!(runs(&world, &a) && world.has(&a, &ConditionType::Admitted), "what runs runs on");
             assert!(!runs(&world, &b));

@@ -107,12 +107,10 @@ pub fn explore() -> Result<Explored, String> {
     let mut graph = Graph::default();
     let first = State::first()?;
     let key = first.key(&mut graph.texts)?;
-    let began = std::time::Instant::now();
     graph.add(key, None);
     let mut todo = VecDeque::from([(0, first)]);
     while let Some((place, mut state)) = todo.pop_front() {
         let moves = state.moves();
-        if place % 1000 == 0 { eprintln!("{place} of {} {:?} texts {} {:?}", graph.ways.len(), began.elapsed(), graph.texts.known.len(), graph.ways.last().map(|w| w.2)); }
         state.check(&moves).map_err(|what| graph.wrong(place, &what))?;
         let outside = state.outside(&mut graph.texts)?;
         for next in moves {
@@ -247,7 +245,9 @@ impl Texts {
     /// The number of all of an object but its version and times, and how long it still has to wait.
     fn object(&mut self, object: &Object, now: Timestamp) -> Result<usize, String> {
         let (at, until) = match object {
-            Object::Workload(w) => (Arc::as_ptr(w).addr(), w.status.requeue_state.as_ref().and_then(|s| s.requeue_at.as_ref())),
+            Object::Workload(w) => {
+                (Arc::as_ptr(w).addr(), w.status.requeue_state.as_ref().and_then(|s| s.requeue_at.as_ref()))
+            }
             Object::Job(j) => (Arc::as_ptr(j).addr(), None),
             _ => return Err(format!("{} is of no kind that matters", object.reference())),
         };

@@ -1,17 +1,19 @@
 //! Every state that two jobs, one admission check and a controller that may die at any point can come to.
 //!
-//! This is no description of the controller: the controller itself makes every move, on the API server of [`faults`](super), and
-//! whenever several things can happen the run is cloned and each of them does. States in which the API server holds the same
-//! objects, the controller knows the same of them, and the same writes and reports are on their way are one state. Versions of
-//! objects are left out of that, and so are times, but for how long something still waits: nothing else depends on them here.
+//! This is no description of the controller: the controller itself makes every move, on the API server of
+//! [`faults`](super), and whenever several things can happen the run is cloned and each of them does. States in which the
+//! API server holds the same objects, the controller knows the same of them, and the same writes and reports are on their
+//! way are one state. Versions of objects are left out of that, and so are times, but for how long something still waits:
+//! nothing else depends on them here.
 //!
 //! What can happen, in any order:
 //!
-//! - a write of the controller arrives, or conflicts if somebody else has changed the object since; it is told so, and decides;
+//! - a write of the controller arrives, or conflicts if somebody else has changed the object since; it is told so, and
+//!   decides;
 //! - it dies with all that is on its way, as often as it likes, and another starts;
 //! - it is told of a change by somebody else, and decides; until then none of the following happens;
-//! - the check of a workload with quota is answered with Ready, and once in a run with Retry or Rejected, before or after it was
-//!   Ready.
+//! - the check of a workload with quota is answered with Ready, and once in a run with Retry or Rejected, before or after
+//!   it was Ready.
 //!
 //! And while none of its writes is on its way:
 //!
@@ -22,12 +24,12 @@
 //! What is told twice or late is no state of its own, for the controller passes it over (its own tests show that), nor are
 //! the statuses of queues, which nothing depends on.
 //!
-//! Always: the rules of [`rules`] and of [`Run::after`] hold, no more pods run than the quota has room for, and none of a job that
-//! has no quota (of a workload that was given up the quota counts no more, as in Kueue). Where nothing is left to do but for jobs
-//! to end and for checks to be answered, what fits has its quota, jobs run exactly if they are admitted, and a controller that
-//! starts anew agrees. In the end: as long as the controller does not die every way through the states ends, whatever order
-//! things happen in, and where it ends all jobs have come to their ends and nothing is used any more. Since a way without further
-//! deaths begins in every state, this holds from every state.
+//! Always: the rules of [`rules`] and of [`Run::after`] hold, no more pods run than the quota has room for, and none of a
+//! job that has no quota (of a workload that was given up the quota counts no more, as in Kueue). Where nothing is left to
+//! do but for jobs to end and for checks to be answered, what fits has its quota, jobs run exactly if they are admitted,
+//! and a controller that starts anew agrees. In the end: as long as the controller does not die every way through the
+//! states ends, whatever order things happen in, and where it ends all jobs have come to their ends and nothing is used any
+//! more. Since a way without further deaths begins in every state, this holds from every state.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -361,7 +361,9 @@ impl State {
         }
         self.run.after()?;
         let Run { server, replicas, .. } = &mut self.run;
-        replicas.iter_mut().for_each(|r| r.deliver_old(server));
+        for replica in replicas {
+            replica.deliver_old(server);
+        }
         Ok(())
     }
 

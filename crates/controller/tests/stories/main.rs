@@ -26,3 +26,5 @@ mod past_usage;
 mod places;
 #[cfg(test)]
 mod prebuilt;
+#[cfg(test)]
+mod restart;

@@ -52,7 +52,7 @@ impl Controller {
                     list(&names, MOST_NAMED)
                 )
             }
-            Outcome::Evicted => format!("{name} is evicted: a node that it lost cannot be replaced"),
+            Outcome::Evicted => format!("{name} is evicted: a node that it lost cannot be replaced{}", lost(key, evictions)),
             Outcome::Migrating => format!("{name} waits until a less favourable variant of it is gone"),
             Outcome::Dropped => return,
             _ => waits(&name, entry),
@@ -149,7 +149,9 @@ fn waits(name: &str, entry: &Entry) -> String {
         Cause::Deferred => "fits once the workloads that others preempt are gone".to_owned(),
         Cause::WaitingForQuota | Cause::Overtaken => short_of(explanation)
             .map_or_else(|| "waits for quota".to_owned(), |what| format!("waits for quota: {what}")),
-        Cause::WaitingForPlaces => "has quota, but others are where its pods would have to go".to_owned(),
+        Cause::WaitingForPlaces => {
+            with_words("has quota, but others are where its pods would have to go", written(entry).as_deref())
+        }
         Cause::PlacesNotFreed { .. } => {
             "waits: preemption could free quota for it, but no place for its pods".to_owned()
         }
@@ -161,7 +163,9 @@ fn waits(name: &str, entry: &Entry) -> String {
             || "has no flavor that takes its pods".to_owned(),
             |why| format!("has no flavor that takes its pods: {why}"),
         ),
-        Cause::TopologyPlacementFailed => "has quota, but its pods find no place together".to_owned(),
+        Cause::TopologyPlacementFailed => {
+            with_words("has quota, but its pods find no place together", written(entry).as_deref())
+        }
         Cause::Gated => "would have to preempt, which a gate forbids".to_owned(),
         Cause::WaitingForPodsReady => "waits until the pods of others are ready".to_owned(),
         Cause::QueueInactive { name, why } => format!("waits: {name} {why}"),
@@ -213,6 +217,18 @@ fn flavors(admission: &Admission) -> String {
         })
         .collect();
     parts.join(", ")
+}
+
+fn with_words(text: &str, words: Option<&str>) -> String {
+    words.map_or_else(|| text.to_owned(), |words| format!("{text}: {words}"))
+}
+
+/// The nodes of an evicted workload that are to be replaced, in brackets.
+fn lost(key: &Key, evictions: &[Eviction]) -> String {
+    let eviction = evictions.iter().find(|e| e.workload == *key);
+    let nodes = eviction.map_or(&[][..], |e| &e.status.unhealthy_nodes);
+    let names: Vec<String> = nodes.iter().map(ToString::to_string).collect();
+    if names.is_empty() { String::new() } else { format!(" ({})", list(&names, MOST_NAMED)) }
 }
 
 /// What the status says.

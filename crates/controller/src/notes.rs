@@ -52,7 +52,9 @@ impl Controller {
                     list(&names, MOST_NAMED)
                 )
             }
-            Outcome::Evicted => format!("{name} is evicted: a node that it lost cannot be replaced{}", lost(key, evictions)),
+            Outcome::Evicted => {
+                format!("{name} is evicted: a node that it lost cannot be replaced{}", lost(key, evictions))
+            }
             Outcome::Migrating => format!("{name} waits until a less favourable variant of it is gone"),
             Outcome::Dropped => return,
             _ => waits(&name, entry),

@@ -161,7 +161,8 @@ fn absent_nodes(world: &World, workload: &Workload) -> Option<String> {
     for flavor in flavors {
         for pool in &world.nodes.pools {
             let empty = pool.nodes.is_empty() && pool.autoscaling.is_some_and(|(_, most)| most > 0);
-            let has = |(key, value): (&String, &String)| pool.labels.get(key.as_str()).is_some_and(|have| **have == **value);
+            let has =
+                |(key, value): (&String, &String)| pool.labels.get(key.as_str()).is_some_and(|have| **have == **value);
             let wanted = workload.spec.pod_sets.iter().any(|set| {
                 let selector = set.template.spec.as_ref().and_then(|spec| spec.node_selector.as_ref());
                 selector.into_iter().flatten().all(has)

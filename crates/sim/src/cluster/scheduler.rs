@@ -165,7 +165,11 @@ impl World {
             return format!("node {name} is not ready");
         }
         if node.is_open() && !node.cordoned {
-            let more = if let Some(pod) = &node.chip_user { format!(": pod {} has its chips", pod.name) } else { String::new() };
+            let more = if let Some(pod) = &node.chip_user {
+                format!(": pod {} has its chips", pod.name)
+            } else {
+                String::new()
+            };
             return format!("node {name} has no room{more}");
         }
         format!("node {name} takes no pods now")

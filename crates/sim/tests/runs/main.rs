@@ -7,5 +7,6 @@ mod edges;
 mod events;
 mod failures;
 mod laws;
+mod places;
 mod report;
 mod waits;

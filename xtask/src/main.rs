@@ -15,6 +15,9 @@ Chores of the Slicegate workspace.
     cargo run -p xtask -- fuzz [TARGET...] [--seconds N]
                                             build the fuzz targets with coverage and run each for N seconds (default 60)
     cargo run -p xtask -- fuzz --replay     build them plainly and replay their corpus
+    cargo run -p xtask -- faults [--seeds A..B] [--events N] [--steps N] [--seed S] [--plan FILE]
+                                            simulate faults between the controller and its API server; a seed that fails is
+                                            shrunk, and told step by step
 ";
 
 fn main() -> ExitCode {
@@ -22,6 +25,7 @@ fn main() -> ExitCode {
     let result = match args.first().map(String::as_str) {
         Some("tidy") => tidy::run(),
         Some("fuzz") => fuzz::run(&args[1..]),
+        Some("faults") => faults(&args[1..]),
         _ => {
             print!("{HELP}");
             Ok(())
@@ -34,6 +38,12 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Runs the fault simulation, which is an example of the simulator's, as fast as it can be built.
+fn faults(args: &[String]) -> Result<(), String> {
+    let words = ["run", "--release", "-q", "-p", "slicegate-sim", "--example", "faults", "--"];
+    run(cargo().args(words).args(args).current_dir(root()))
 }
 
 /// The folder of the workspace.

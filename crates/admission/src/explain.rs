@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use slicegate_flavor::SliceShortage;
 use slicegate_placement::HOSTNAME_LABEL;
 use slicegate_quota::Amount;
 use slicegate_workload::Key;
@@ -55,6 +56,8 @@ pub enum Cause {
     NoMatchingFlavor,
     /// Quota is free, but its pods find no place together.
     TopologyPlacementFailed,
+    /// Quota is free or could be freed, but there are not enough whole slices. [`FlavorExplanation::slices`] has the numbers.
+    WholeSlicesMissing,
     /// Another workload that was decided before it took the room or keeps it free, or took the victims.
     Overtaken,
     /// It needs preemption, which a gate forbids.
@@ -160,6 +163,8 @@ pub struct FlavorExplanation {
     pub chosen: bool,
     /// Why its nodes do not take the pods, if they do not.
     pub mismatch: Option<Box<str>>,
+    /// What is missing of whole slices, if the flavor asks for those and too few can be had.
+    pub slices: Option<SliceShortage>,
     /// Its quota.
     pub resources: Vec<ResourceExplanation>,
 }
@@ -213,6 +218,7 @@ impl fmt::Display for Cause {
             Self::ExceedsMaxQuota => f.write_str("It asks for more than its ClusterQueue could ever have."),
             Self::NoMatchingFlavor => f.write_str("No flavor of its ClusterQueue suits it."),
             Self::TopologyPlacementFailed => f.write_str("Quota is free, but its pods find no place together."),
+            Self::WholeSlicesMissing => f.write_str("Too few whole slices can be had."),
             Self::Overtaken => {
                 f.write_str("It fits alone, but a workload that is decided before it takes the room or keeps it free; it is tried again at once.")
             }
@@ -271,6 +277,9 @@ impl fmt::Display for Explanation {
             for flavor in &pod_set.flavors {
                 if let Some(mismatch) = &flavor.mismatch {
                     write!(f, "\n  {} in {}: {mismatch}", pod_set.name, flavor.flavor)?;
+                }
+                if let Some(shortage) = &flavor.slices {
+                    write!(f, "\n  {} in {}: {shortage}", pod_set.name, flavor.flavor)?;
                 }
                 for resource in &flavor.resources {
                     write!(f, "\n  {} in {}: {resource}", pod_set.name, flavor.flavor)?;

@@ -72,6 +72,7 @@ mod explain;
 pub mod lifecycle;
 mod message;
 mod report;
+mod slices;
 
 pub use config::{AdmissionFairSharing, Config, FairSharing, Gates, UnknownGate, WaitForPodsReady};
 pub use decision::{
@@ -84,4 +85,6 @@ pub use explain::{
 pub use report::{
     Activity, ClusterQueueReport, CohortReport, FlavorUsage, InactiveReason, LocalQueueReport, PendingWorkload, Share,
 };
+pub use slicegate_flavor::{SliceCounts, SliceShortage};
 pub use slicegate_preemption::Reason as PreemptionReason;
+pub use slices::{NodePool, PoolReport};

@@ -170,7 +170,8 @@ mod definitions {
 
     fn each_object(folder: &Path, visit: &mut dyn FnMut(&Value)) {
         fn walk(value: &Value, visit: &mut dyn FnMut(&Value)) {
-            if value["kind"].is_string() && value["apiVersion"].is_string() {
+            // A reference to an owner has a kind, too.
+            if value["kind"].is_string() && value["apiVersion"].is_string() && value.get("uid").is_none() {
                 visit(value);
             }
             match value {

@@ -18,6 +18,7 @@ use crate::io::{
 use crate::jobs;
 use crate::merge;
 use crate::metrics::Attempts;
+use crate::node_pools::NodePools;
 use crate::nodes;
 use crate::pods::{self, PodIndex};
 use crate::store::{Applied, Store, key_of, owner_ref, workload_ref};
@@ -33,7 +34,7 @@ const MOST_CYCLES: u32 = 100_000;
 const CONFIGURATION: [Kind; 6] =
     [Kind::AdmissionCheck, Kind::ClusterQueue, Kind::Cohort, Kind::LocalQueue, Kind::ResourceFlavor, Kind::Topology];
 /// Kinds that nothing here depends on.
-const IGNORED: [Kind; 2] = [Kind::ConfigMap, Kind::Secret];
+const IGNORED: [Kind; 1] = [Kind::Secret];
 
 /// What the engine must be told about a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,9 +84,12 @@ pub(crate) struct Plan {
 #[derive(Clone, PartialEq, Debug)]
 struct InFlight {
     object: ObjectRef,
+    manager: &'static str,
     /// What was written; `None` for a deletion.
     written: Option<(Object, Part)>,
     then: Then,
+    /// How often no answer came. What was decided stands until it is known whether the write happened.
+    unanswered: u32,
 }
 
 /// The part of an object that a write sets.
@@ -164,6 +168,7 @@ pub struct Controller {
     pub(crate) engine: Engine,
     pub(crate) store: Store,
     pub(crate) fed: Fed,
+    pub(crate) node_pools: NodePools,
     /// The pods of workloads.
     pub(crate) pods: PodIndex,
     /// Objects that changed since they were last looked at.
@@ -172,6 +177,8 @@ pub struct Controller {
     pub(crate) timers: Timers,
     pub(crate) plans: BTreeMap<Key, Plan>,
     in_flight: BTreeMap<WriteId, InFlight>,
+    /// Writes without an answer, and when they are to be tried again.
+    unanswered: BTreeSet<(Timestamp, WriteId)>,
     last_write: u64,
     pub(crate) out: Effects,
     /// Whether the engine learnt something since its last cycle.
@@ -192,6 +199,10 @@ pub struct Controller {
     pub(crate) told_finished: BTreeSet<Key>,
     /// Objects that could not be made, and why.
     pub(crate) create_errors: BTreeMap<ObjectRef, String>,
+    /// Workloads whose job was never seen, and since when that is known.
+    pub(crate) unseen_jobs: BTreeMap<Key, Timestamp>,
+    /// Whether everything that existed at the start was looked at.
+    pub(crate) begun: bool,
     /// What came of scheduling cycles.
     pub(crate) attempts: Attempts,
 }
@@ -205,11 +216,13 @@ impl Controller {
             config,
             store: Store::default(),
             fed: Fed::default(),
+            node_pools: NodePools::default(),
             pods: PodIndex::default(),
             dirty: BTreeSet::new(),
             timers: Timers::default(),
             plans: BTreeMap::new(),
             in_flight: BTreeMap::new(),
+            unanswered: BTreeSet::new(),
             last_write: 0,
             out: Effects::default(),
             touched: false,
@@ -221,15 +234,19 @@ impl Controller {
             told_checks: BTreeMap::new(),
             told_finished: BTreeSet::new(),
             create_errors: BTreeMap::new(),
+            unseen_jobs: BTreeMap::new(),
+            begun: false,
             attempts: Attempts::default(),
         }
     }
 
-    /// Takes in that an object is there, changed or is gone. Late and repeated reports do no harm, nor do those of ConfigMaps
-    /// and Secrets, which nothing depends on. Pods and nodes cost next to nothing as long as no gate holds the pods and no
-    /// flavor has a topology.
+    /// Takes in that an object is there, changed or is gone. Late and repeated reports do no harm, nor do those of Secrets, which
+    /// nothing depends on, and of ConfigMaps that hold no node pools. Pods and nodes cost next to nothing as long as no gate holds
+    /// the pods and no flavor has a topology or asks for whole slices.
     pub fn observe(&mut self, now: Timestamp, change: Change) {
         match change {
+            Change::Applied(Object::ConfigMap(map)) => self.observe_config_map(now, &map, false),
+            Change::Deleted(Object::ConfigMap(map)) => self.observe_config_map(now, &map, true),
             Change::Applied(object) | Change::Deleted(object) if IGNORED.contains(&object.kind()) => {}
             Change::Applied(object) => self.apply(now, &object),
             Change::Deleted(object) => self.remove(now, &object),
@@ -262,13 +279,66 @@ impl Controller {
     fn resolve_seen(&mut self, now: Timestamp, object: &Object) {
         let reference = object.reference();
         let Some(id) = self.store.outstanding(&reference) else { return };
-        let seen = self.in_flight.get(&id).is_some_and(|w| match &w.written {
+        let Some(flight) = self.in_flight.get(&id) else { return };
+        let seen = match &flight.written {
             Some((written, Part::Status)) => same_status(written, object),
             Some((written, Part::All)) => same_but_status(written, object),
             None => false,
-        });
+        };
         if seen {
             self.complete(now, WriteOutcome { id, result: Ok(Some(object.clone())) });
+        } else if flight.unanswered > 0 {
+            // Whether it happened or not, it will not any more: the object has moved on.
+            self.complete(now, WriteOutcome { id, result: Err(WriteError::Conflict(reference)) });
+        }
+    }
+
+    /// Whether it is not known yet if a write happened whose answer says that it did not: an earlier try of it went without an
+    /// answer, and the object has not been seen since. If so it is tried again later.
+    fn waits_for_answer(&mut self, now: Timestamp, id: WriteId, flight: &InFlight, error: &WriteError) -> bool {
+        if flight.then.reports.is_empty() {
+            return false;
+        }
+        let unknown = match error {
+            WriteError::Unavailable { .. } => true,
+            WriteError::Conflict(reference) if flight.unanswered > 0 => {
+                let base = flight.written.as_ref().and_then(|(o, _)| o.metadata().resource_version.as_ref());
+                self.store.get(reference).is_some_and(|o| o.metadata().resource_version.as_ref() == base)
+            }
+            _ => false,
+        };
+        if unknown {
+            self.unanswered.insert((now.plus_micros(backoff(flight.unanswered)), id));
+        }
+        unknown
+    }
+
+    /// Takes back what was decided of a workload while a write of it was on its way: the object has moved on since, and it is
+    /// decided anew.
+    fn drop_outdated_plans(&mut self, now: Timestamp) {
+        let free = |key: &&Key| !self.store.is_locked(&workload_ref(key));
+        let outdated: Vec<Key> = self.plans.keys().filter(free).cloned().collect();
+        for key in outdated {
+            let Some(plan) = self.plans.remove(&key) else { continue };
+            self.report(now, &key, &plan.then.reports, Written::Failed);
+            self.dirty.insert(workload_ref(&key));
+            self.dirty.extend(self.job_of(&key));
+        }
+    }
+
+    /// Tries writes again that went without an answer.
+    fn repeat_unanswered(&mut self, now: Timestamp) {
+        while let Some(&(at, id)) = self.unanswered.first()
+            && at <= now
+        {
+            self.unanswered.pop_first();
+            let Some(flight) = self.in_flight.get(&id) else { continue };
+            let operation = match &flight.written {
+                Some((object, Part::Status)) => Operation::UpdateStatus(object.clone()),
+                Some((object, Part::All)) => Operation::Update(object.clone()),
+                None => continue,
+            };
+            self.out.writes.push(Write { id, manager: flight.manager, operation });
         }
     }
 
@@ -279,11 +349,23 @@ impl Controller {
         {
             self.report(now, &key_of(reference), &plan.then.reports, Written::NotFound);
         }
+        if let Some(id) = self.store.outstanding(reference)
+            && self.in_flight.get(&id).is_some_and(|w| w.unanswered > 0)
+        {
+            self.complete(now, WriteOutcome { id, result: Err(WriteError::NotFound(reference.clone())) });
+        }
     }
 
     /// Takes in how a write fared. The outcome of a write that is not (any more) on its way does no harm.
     pub fn complete(&mut self, now: Timestamp, outcome: WriteOutcome) {
-        let Some(flight) = self.in_flight.remove(&outcome.id) else { return };
+        let Some(mut flight) = self.in_flight.remove(&outcome.id) else { return };
+        if let Err(error) = &outcome.result
+            && self.waits_for_answer(now, outcome.id, &flight, error)
+        {
+            flight.unanswered = flight.unanswered.saturating_add(1);
+            self.in_flight.insert(outcome.id, flight);
+            return;
+        }
         let reference = flight.object;
         let key = key_of(&reference);
         if outcome.result.is_err() || !self.mark_queue(&reference) {
@@ -298,7 +380,15 @@ impl Controller {
                 self.out.events.extend(flight.then.events);
                 self.out.notes.extend(flight.then.notes);
                 match now_is {
-                    Some(object) => self.apply(now, &object),
+                    Some(object) => {
+                        // Seen before the answer came: whoever waited for the answer looks again.
+                        if self.store.get(&reference) == Some(&object)
+                            && !matches!(reference.kind, Kind::ClusterQueue | Kind::LocalQueue)
+                        {
+                            self.mark(&object, None);
+                        }
+                        self.apply(now, &object);
+                    }
                     None => {
                         // It is remembered as gone, so that a late report does not bring it back.
                         if let Some(old) = self.store.get(&reference).cloned() {
@@ -529,16 +619,21 @@ impl Controller {
     pub fn reconcile(&mut self, now: Timestamp) -> Effects {
         for reference in self.store.release_expired(now) {
             self.finalizers_due |= CONFIGURATION.contains(&reference.kind);
+            // Whoever wanted to write it looks again.
             if reference.kind == Kind::Pod {
-                // Its workloads wanted to write it.
                 self.mark_pod(reference, None);
             } else {
+                if let Some(object) = self.store.get(&reference).cloned() {
+                    self.mark(&object, None);
+                }
                 self.dirty.insert(reference);
             }
         }
         while let Some(reference) = self.timers.pop_due(now) {
             self.dirty.insert(reference);
         }
+        self.repeat_unanswered(now);
+        self.drop_outdated_plans(now);
         // Feeding one object may mark others; each is fed once.
         let mut work = BTreeSet::new();
         while let Some(reference) = self.dirty.pop_first() {
@@ -568,7 +663,9 @@ impl Controller {
             self.finalizers_due = self.sync_finalizers();
         }
         self.write_plans(now);
-        let wakes = [self.engine.next_wake(), self.store.next_release(), self.timers.next()];
+        self.begun = true;
+        let again = self.unanswered.first().map(|(at, _)| *at);
+        let wakes = [self.engine.next_wake(), self.store.next_release(), self.timers.next(), again];
         let mut effects = std::mem::take(&mut self.out);
         effects.wake_at = wakes.into_iter().flatten().min();
         effects
@@ -651,7 +748,7 @@ impl Controller {
             Operation::Delete { .. } => None,
         };
         self.store.lock(&object, id);
-        self.in_flight.insert(id, InFlight { object, written, then });
+        self.in_flight.insert(id, InFlight { object, manager, written, then, unanswered: 0 });
         self.out.writes.push(Write { id, manager, operation });
     }
 

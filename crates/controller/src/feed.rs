@@ -343,6 +343,7 @@ impl Controller {
         };
         let Some(workload) = workload else {
             self.mark_stale(&key);
+            self.unseen_jobs.remove(&key);
             self.index_workload(&key, None);
             if self.fed.workloads.remove(&key).is_some() {
                 self.touched = true;

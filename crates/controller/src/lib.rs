@@ -15,6 +15,7 @@ pub mod keys;
 mod merge;
 pub mod metrics;
 pub mod names;
+mod node_pools;
 mod nodes;
 mod notes;
 mod pass;
@@ -33,4 +34,5 @@ pub use io::{
     Change, Effects, EventRecord, EventType, Note, Operation, Write, WriteError, WriteId, WriteOutcome, field_manager,
 };
 pub use jobs::pod_sets_of;
+pub use node_pools::{NodePoolError, node_pool};
 pub use pass::Pass;

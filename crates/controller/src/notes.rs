@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use slicegate_admission::lifecycle::EvictionStep;
 use slicegate_admission::{
     Blocker, Cause, Entry, Eviction, Explanation, FlavorExplanation, Outcome, PreemptionReason, ResourceExplanation,
-    ResourceLimit, Verdict,
+    ResourceLimit, SliceShortage, Verdict,
 };
 use slicegate_api::ObjectRef;
 use slicegate_workload::{Admission, ConditionType, Key, Timestamp, Workload};
@@ -168,6 +168,10 @@ fn waits(name: &str, entry: &Entry) -> String {
         Cause::TopologyPlacementFailed => {
             with_words("has quota, but its pods find no place together", written(entry).as_deref())
         }
+        Cause::WholeSlicesMissing => slices_missing(explanation).map_or_else(
+            || "waits for whole slices".to_owned(),
+            |(flavor, shortage)| format!("waits for whole slices of {flavor}: {shortage}"),
+        ),
         Cause::Gated => "would have to preempt, which a gate forbids".to_owned(),
         Cause::WaitingForPodsReady => "waits until the pods of others are ready".to_owned(),
         Cause::QueueInactive { name, why } => format!("waits: {name} {why}"),
@@ -274,6 +278,12 @@ fn shortage(flavor: &FlavorExplanation, resource: &ResourceExplanation) -> Strin
     text
 }
 
+/// The last flavor that has too few whole slices.
+fn slices_missing(explanation: &Explanation) -> Option<(&str, &SliceShortage)> {
+    let flavors = explanation.pod_sets.iter().flat_map(|p| &p.flavors);
+    flavors.filter_map(|f| Some((&*f.flavor, f.slices.as_ref()?))).next_back()
+}
+
 fn mismatch(explanation: &Explanation) -> Option<String> {
     explanation.pod_sets.iter().flat_map(|p| &p.flavors).find_map(|f| f.mismatch.as_ref().map(ToString::to_string))
 }
@@ -300,6 +310,7 @@ fn details(explanation: &Explanation) -> Vec<String> {
                         show(r.used)
                     )
                 })
+                .chain(flavor.slices.iter().map(ToString::to_string))
                 .collect();
             let mark = if flavor.chosen { "would take" } else { "tried" };
             lines.push(format!("{}: {mark} flavor {}: {}", pod_set.name, flavor.flavor, parts.join("; ")));

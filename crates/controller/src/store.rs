@@ -44,6 +44,9 @@ pub(crate) struct Store {
     slots: BTreeMap<ObjectRef, Slot>,
     owned: BTreeMap<Box<str>, BTreeSet<ObjectRef>>,
     gone: BTreeMap<ObjectRef, u64>,
+    /// The uids of objects that are known to be gone.
+    gone_uids: BTreeSet<Box<str>>,
+    gone_uids_order: VecDeque<Box<str>>,
     gone_pods: VecDeque<ObjectRef>,
     gone_others: VecDeque<ObjectRef>,
     blocked: BTreeSet<(Timestamp, ObjectRef)>,
@@ -103,6 +106,15 @@ impl Store {
                 return Applied::Nothing;
             }
         }
+        let uid: Box<str> = object.uid().into();
+        if !uid.is_empty() && reference.kind != Kind::Pod && self.gone_uids.insert(uid.clone()) {
+            self.gone_uids_order.push_back(uid);
+            if self.gone_uids_order.len() > TOMBSTONES
+                && let Some(oldest) = self.gone_uids_order.pop_front()
+            {
+                self.gone_uids.remove(&oldest);
+            }
+        }
         if let Some(version) = version(object) {
             let order = if reference.kind == Kind::Pod { &mut self.gone_pods } else { &mut self.gone_others };
             if self.gone.insert(reference.clone(), version).is_none() {
@@ -115,6 +127,11 @@ impl Store {
             }
         }
         self.forget(&reference)
+    }
+
+    /// Whether the object of this uid is known to have been there and to be gone.
+    pub(crate) fn is_gone(&self, uid: &str) -> bool {
+        self.gone_uids.contains(uid)
     }
 
     /// Forgets an object that turned out not to exist.
@@ -192,6 +209,11 @@ impl Store {
     /// When the next back-off is over.
     pub(crate) fn next_release(&self) -> Option<Timestamp> {
         self.blocked.first().map(|(until, _)| *until)
+    }
+
+    /// Until when the object may not be written because writes of it failed.
+    pub(crate) fn blocked_until(&self, reference: &ObjectRef) -> Option<Timestamp> {
+        self.slots.get(reference)?.blocked_until
     }
 
     /// Whether the object may not be written now: a write is on its way or failed a moment ago.

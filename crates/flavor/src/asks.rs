@@ -3,6 +3,8 @@
 use slicegate_quota::{Amount, FlavorId, FlavorResourceId, Forest};
 use slicegate_workload::TopologyAssignment;
 
+use crate::{PodSetResult, SlicesMissing};
+
 /// What preemption could do for one pair, worst first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Possibility {
@@ -41,6 +43,19 @@ pub trait PreemptionOracle {
 
     /// What preemption could do if the workload needed `amount` of the pair and nothing else. The forest is left as it was.
     fn simulate(&mut self, pair: FlavorResourceId, amount: Amount) -> Simulated;
+
+    /// Whether whole slices of TPUs can be had for the pod sets `members` in a flavor, beside those that other pod sets of the
+    /// same workload were given. `None` if so, or if the flavor is not about whole slices
+    /// ([`FlavorSpec::whole_slices`](slicegate_workload::FlavorSpec::whole_slices)); for those who know nothing of slices, always.
+    fn slices(&mut self, flavor: FlavorId, members: &[usize], given: &[PodSetResult]) -> Option<SlicesMissing> {
+        let _ = (flavor, members, given);
+        None
+    }
+
+    /// As [`PreemptionOracle::simulate`], with the slices that [`PreemptionOracle::slices`] was asked for last.
+    fn simulate_with_slices(&mut self, pair: FlavorResourceId, amount: Amount) -> Simulated {
+        self.simulate(pair, amount)
+    }
 }
 
 /// Whether a flavor's topology has the levels that a pod set asks for.

@@ -203,8 +203,14 @@ impl Assigner {
             if self.chosen.iter().any(|c| c.resource == resource) {
                 continue;
             }
-            let question =
-                Question { group, resource, members: &self.members, requests: &self.sum, used: &assignment.usage };
+            let question = Question {
+                group,
+                resource,
+                members: &self.members,
+                requests: &self.sum,
+                used: &assignment.usage,
+                given: &assignment.pod_sets,
+            };
             let found = self.search.run(context, &question, oracle, placer, &mut self.attempts);
             if found.is_err() || self.search.best.is_empty() {
                 self.chosen.clear();

@@ -3,7 +3,7 @@
 use slicegate_quota::{Amount, FlavorId, FlavorResourceId, ResourceId};
 use slicegate_workload::TopologyAssignment;
 
-use crate::{DelayedTopology, InvalidRequirement, Possibility, Requests, WorkloadRequest};
+use crate::{DelayedTopology, InvalidRequirement, Possibility, Requests, SliceShortage, WorkloadRequest};
 
 /// How good an assignment is, worst first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -144,6 +144,13 @@ pub enum Reason {
     Placement {
         /// Why.
         message: Box<str>,
+    },
+    /// Quota aside, there are not enough whole slices.
+    Slices {
+        /// The flavor.
+        flavor: FlavorId,
+        /// What is missing.
+        shortage: Box<SliceShortage>,
     },
 }
 

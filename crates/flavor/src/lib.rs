@@ -108,6 +108,7 @@ mod partial;
 mod quality;
 mod request;
 mod search;
+mod slices;
 #[cfg(test)]
 mod testing;
 mod text;
@@ -129,6 +130,7 @@ pub use quality::{GranularMode, Quality};
 pub use request::{
     DelayedTopology, PodSetRequest, ReplacedPodSet, Requests, Seed, SeedFlavor, TopologyDemand, WorkloadRequest,
 };
+pub use slices::{SliceCounts, SliceShortage, SlicesMissing};
 pub use text::Catalogue;
 pub use topology::{additional_domains, placement_requests};
 pub use view::{ClusterQueueView, FlavorTable, GroupFlavor, GroupView, UndeclaredResources};

@@ -4,7 +4,8 @@ use slicegate_quota::{Amount, FlavorId, FlavorResourceId, ResourceId};
 
 use crate::{
     Attempt, ClusterQueueView, Features, FlavorChoice, GranularMode, GroupFlavor, Impossible, LevelSupport, Mode,
-    NoFitReason, Placer, Possibility, PreemptionOracle, Quality, Reason, Verdict, WorkloadRequest,
+    NoFitReason, Placer, PodSetResult, Possibility, PreemptionOracle, Quality, Reason, SlicesMissing, Verdict,
+    WorkloadRequest,
 };
 
 /// What stays the same for one workload.
@@ -41,6 +42,8 @@ pub(crate) struct Question<'a> {
     pub(crate) requests: &'a [(ResourceId, i64)],
     /// What pod sets before them were given.
     pub(crate) used: &'a [(FlavorResourceId, Amount)],
+    /// The pod sets so far, these included.
+    pub(crate) given: &'a [PodSetResult],
 }
 
 /// Buffers of the scan, and its answer.
@@ -186,9 +189,57 @@ impl Search {
                 });
             }
         }
+        if let Some(missing) = oracle.slices(flavor.flavor, question.members, question.given) {
+            let found = self.without_slices(context, question, flavor, oracle, missing, &attempt);
+            attempt.mode = attempt.mode.min(found.quality.mode.mode());
+            attempt.no_fit = attempt.no_fit.max(found.no_fit);
+            attempt.possibility = match (attempt.possibility, found.possibility) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            };
+            // A place is never as good as quota: what is missing here is missing whatever is preferred.
+            quality.mode = quality.mode.min(found.quality.mode);
+            self.reasons.extend(found.reason);
+            if quality.mode == GranularMode::NoFit {
+                self.current.clear();
+            }
+        }
         attempt.reasons.extend_from_slice(self.reasons.get(first_reason..).unwrap_or_default());
         attempts.push(attempt);
         quality
+    }
+
+    /// What is to be done where whole slices are missing: preempt for them, if that can help and quota can be had.
+    fn without_slices(
+        &mut self,
+        context: &Context<'_>,
+        question: &Question<'_>,
+        flavor: &GroupFlavor,
+        oracle: &mut dyn PreemptionOracle,
+        missing: SlicesMissing,
+        attempt: &Attempt,
+    ) -> Weighed {
+        let SlicesMissing { resource, if_others_left, shortage } = missing;
+        let reason = Some(Reason::Slices { flavor: flavor.flavor, shortage: Box::new(shortage) });
+        let position = context.cluster_queue.position_in(question.group, resource);
+        let pair = position.and_then(|at| flavor.pairs.get(at)).copied();
+        let total = question.requests.iter().find(|(r, _)| *r == resource).map(|&(_, q)| q);
+        let (Some(pair), Some(total), true) = (pair, total, if_others_left && attempt.mode != Mode::NoFit) else {
+            let quality = Quality { mode: GranularMode::NoFit, borrow: 0 };
+            let no_fit = Some(NoFitReason::TopologyPlacementFailed);
+            return Weighed { quality, reason, no_fit, possibility: None };
+        };
+        let mut request = total;
+        if context.workload.replaces_slice {
+            request = beyond_slice(context, question, flavor.flavor, resource, total).0;
+        }
+        let previous = question.used.iter().find(|(p, _)| *p == pair).map_or(Amount::ZERO, |(_, a)| *a);
+        let answer = oracle.simulate_with_slices(pair, previous.plus(Amount::new(request)));
+        for choice in self.current.iter_mut().filter(|c| c.pair == pair) {
+            choice.mode = choice.mode.min(Mode::Preempt);
+        }
+        let quality = Quality { mode: granular(answer.possibility), borrow: 0 };
+        Weighed { quality, reason, no_fit: None, possibility: Some(answer.possibility) }
     }
 }
 
@@ -301,6 +352,14 @@ fn beyond_slice(
     (rest, None)
 }
 
+fn granular(possibility: Possibility) -> GranularMode {
+    match possibility {
+        Possibility::NoCandidates => GranularMode::NoPreemptionCandidates,
+        Possibility::Preempt => GranularMode::Preempt,
+        Possibility::Reclaim => GranularMode::Reclaim,
+    }
+}
+
 struct Weighed {
     quality: Quality,
     reason: Option<Reason>,
@@ -341,12 +400,7 @@ fn fits(
     let reason = Some(Reason::Insufficient { flavor, resource, needed, available, nominal, potential });
     if nominal >= needed || may_reclaim || cluster_queue.preempts_while_borrowing {
         let answer = oracle.simulate(pair, needed);
-        let mode = match answer.possibility {
-            Possibility::NoCandidates => GranularMode::NoPreemptionCandidates,
-            Possibility::Preempt => GranularMode::Preempt,
-            Possibility::Reclaim => GranularMode::Reclaim,
-        };
-        let quality = Quality { mode, borrow: answer.level };
+        let quality = Quality { mode: granular(answer.possibility), borrow: answer.level };
         return Weighed { quality, reason, no_fit: None, possibility: Some(answer.possibility) };
     }
     let quality = Quality { mode: GranularMode::NoFit, borrow: level };

@@ -91,6 +91,9 @@ impl Catalogue<'_> {
                 self.amount(*resource, needed.minus(*available))
             ),
             Reason::Placement { message } => out.write_str(message),
+            Reason::Slices { flavor, shortage } => {
+                write!(out, "insufficient whole slices in flavor {}, {shortage}", self.flavor(*flavor))
+            }
         };
     }
 

@@ -45,9 +45,33 @@ impl Planner {
         pair: FlavorResourceId,
         amount: Amount,
     ) -> Simulation {
+        self.simulate_request(world, config, preemptor, pair, amount, false)
+    }
+
+    /// As [`Planner::simulate`], with places: victims are of use only if [`World::places`] holds without them.
+    pub fn simulate_placed<W: World + ?Sized>(
+        &mut self,
+        world: &mut W,
+        config: &Config,
+        preemptor: &Preemptor,
+        pair: FlavorResourceId,
+        amount: Amount,
+    ) -> Simulation {
+        self.simulate_request(world, config, preemptor, pair, amount, true)
+    }
+
+    fn simulate_request<W: World + ?Sized>(
+        &mut self,
+        world: &mut W,
+        config: &Config,
+        preemptor: &Preemptor,
+        pair: FlavorResourceId,
+        amount: Amount,
+        placed: bool,
+    ) -> Simulation {
         let needed = [(pair, amount)];
         let preempting = [pair];
-        let request = Request { preemptor: *preemptor, needed: &needed, preempting: &preempting, placed: false };
+        let request = Request { preemptor: *preemptor, needed: &needed, preempting: &preempting, placed };
         self.targets(world, config, &request);
         let own = preemptor.cluster_queue;
         let mut possibility = Possibility::NoCandidates;

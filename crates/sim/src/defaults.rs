@@ -13,20 +13,14 @@ pub(crate) const QUEUE_NAME: &str = "kueue.x-k8s.io/queue-name";
 /// The resource of TPU chips.
 pub(crate) const TPU: &str = slicegate_tpu::RESOURCE;
 
-/// Fills in what is absent in a document that makes a new object: the namespace, defaults, and `suspend` on jobs that queue.
+/// Fills in what is absent in a document that makes a new object: the namespace and defaults. What Kueue's webhooks fill in
+/// comes when it is made.
 pub(crate) fn complete(mut object: Object) -> Object {
     if object.kind().is_namespaced() && object.namespace().is_empty() {
         object.metadata_mut().namespace = Some("default".to_owned());
     }
-    let queued = label(object.metadata(), QUEUE_NAME).is_some_and(|queue| !queue.is_empty());
     match &mut object {
-        Object::JobSet(jobset) => {
-            let jobset = Arc::make_mut(jobset);
-            default_jobset(jobset);
-            if queued {
-                jobset.spec.suspend = Some(true);
-            }
-        }
+        Object::JobSet(jobset) => default_jobset(Arc::make_mut(jobset)),
         Object::Job(job) => {
             let job = Arc::make_mut(job);
             let spec = job.spec.get_or_insert_default();
@@ -36,7 +30,7 @@ pub(crate) fn complete(mut object: Object) -> Object {
             if spec.completions.is_none() && spec.parallelism == Some(1) {
                 spec.completions = Some(1);
             }
-            spec.suspend = Some(queued || spec.suspend == Some(true));
+            spec.suspend.get_or_insert(false);
         }
         Object::RayJob(rayjob) => {
             let spec = &mut Arc::make_mut(rayjob).spec;
@@ -47,17 +41,8 @@ pub(crate) fn complete(mut object: Object) -> Object {
             if let Some(cluster) = &mut spec.ray_cluster_spec {
                 default_ray_cluster(cluster);
             }
-            if queued {
-                spec.suspend = Some(true);
-            }
         }
-        Object::RayCluster(cluster) => {
-            let spec = &mut Arc::make_mut(cluster).spec;
-            default_ray_cluster(spec);
-            if queued {
-                spec.suspend = Some(true);
-            }
-        }
+        Object::RayCluster(cluster) => default_ray_cluster(&mut Arc::make_mut(cluster).spec),
         _ => {}
     }
     object
@@ -206,7 +191,7 @@ mod tests {
     use slicegate_api::Kind;
 
     #[test]
-    fn a_jobset_that_queues_starts_suspended_and_complete() {
+    fn a_jobset_is_complete() {
         let object = Kind::JobSet
             .read(json!({
                 "metadata": {"name": "a", "labels": {"kueue.x-k8s.io/queue-name": "q"}},
@@ -217,7 +202,6 @@ mod tests {
         let json = complete(object).to_json().unwrap();
         assert_eq!(json["metadata"]["namespace"], "default");
         let spec = &json["spec"];
-        assert_eq!(spec["suspend"], true);
         assert_eq!(spec["failurePolicy"], json!({"maxRestarts": 4, "restartStrategy": "Recreate"}));
         assert_eq!(spec["network"], json!({"enableDNSHostnames": true, "publishNotReadyAddresses": true}));
         assert_eq!(spec["successPolicy"], json!({"operator": "All"}));

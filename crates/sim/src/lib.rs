@@ -13,6 +13,7 @@ mod clock;
 mod cluster;
 mod defaults;
 mod duration;
+pub mod faults;
 mod input;
 mod names;
 mod narrator;

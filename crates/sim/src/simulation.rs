@@ -15,7 +15,7 @@ use crate::input::{Files, Input, Item, ScenarioError};
 use crate::plan::{Action, Plan, Step};
 use crate::report::Report;
 use crate::sampler::Sampler;
-use crate::store::{History, Store};
+use crate::store::{History, Store, Webhooks};
 use crate::timeline::{Entry, EntryKind};
 use crate::verdict::{JobVerdict, verdicts};
 use crate::world::{Event, World};
@@ -166,7 +166,10 @@ impl Simulation<Controller> {
     /// # Errors
     /// If the scenario cannot be played; all that is wrong with it.
     pub fn new(input: Input, files: &dyn Files, configuration: Configuration) -> Result<Self, Vec<ScenarioError>> {
-        Self::with(input, files, Controller::new(configuration))
+        let webhooks = Webhooks { policy: configuration.job_policy(), rules: configuration.rules() };
+        let mut simulation = Self::with(input, files, Controller::new(configuration))?;
+        simulation.world.store.set_webhooks(webhooks);
+        Ok(simulation)
     }
 }
 
@@ -364,7 +367,8 @@ impl<A: Admission> Simulation<A> {
                     crate::store::Applied::Unchanged => "applied again, unchanged",
                 };
                 self.world.say(Some(key.clone()), EntryKind::Applied, text.to_owned());
-                let queued = defaults::label(document.metadata(), defaults::QUEUE_NAME).is_some();
+                let made = self.world.store.get(&key);
+                let queued = made.is_some_and(|o| defaults::label(o.metadata(), defaults::QUEUE_NAME).is_some());
                 if queued
                     && crate::plan::is_job(&document)
                     && let Some(why) = crate::verdict::missing_class(&self.world, &document)

@@ -9,6 +9,7 @@ use slicegate_workload::Timestamp;
 
 use crate::clock::EventQueue;
 use crate::cluster::dws::Step;
+use crate::cluster::published::Published;
 use crate::cluster::{ClassId, NodeId, Nodes, PoolId};
 use crate::defaults::annotation;
 use crate::duration::parse_duration;
@@ -71,6 +72,7 @@ pub(crate) struct World {
     pub(crate) now: Timestamp,
     pub(crate) settings: Settings,
     pub(crate) nodes: Nodes,
+    pub(crate) published: Published,
     pub(crate) dirty: Dirty,
     pub(crate) timeline: Vec<Entry>,
     pub(crate) warnings: Vec<String>,
@@ -255,6 +257,7 @@ impl World {
                 self.gauge.pod_changed(&key);
             }
             Object::Node(_) => self.observe_node(object, gone),
+            Object::ResourceFlavor(_) if !gone => self.note_flavor(object),
             _ => {}
         }
     }

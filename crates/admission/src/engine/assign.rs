@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use slicegate_flavor::{
-    Assignment, LastTried, Mode, NoTopology, PodSetRequest, Possibility, PreemptionOracle, ReplacedPodSet, Seed,
-    SeedFlavor, Simulated, WorkloadRequest, search_counts,
+    Assignment, LastTried, Mode, NoTopology, PodSetRequest, PodSetResult, Possibility, PreemptionOracle,
+    ReplacedPodSet, Seed, SeedFlavor, Simulated, SlicesMissing, WorkloadRequest, search_counts,
 };
 use slicegate_preemption::{LocalQueueUsage, Planner, Preemptor, Request, Target, WorkloadRef, World as _};
 use slicegate_quota::{Amount, FlavorId, FlavorResourceId, Forest, NodeId, ResourceId};
@@ -13,6 +13,7 @@ use slicegate_workload::{ConditionType, Key};
 use super::Engine;
 use super::ids::WorkloadId;
 use super::placing::{Desk, Scene, Wants, WantsOf, leaving};
+use super::slices::{SliceFacts, Slices};
 use super::state::{State, reference};
 
 /// The flavors that a nomination chose, by pod set.
@@ -27,6 +28,8 @@ pub(super) struct Assigned {
     pub(super) quota_alone: bool,
     /// The slice that is replaced.
     pub(super) slice: Option<WorkloadRef>,
+    /// Whole slices that it takes.
+    pub(super) slices: Slices,
 }
 
 struct Oracle<'a> {
@@ -36,6 +39,31 @@ struct Oracle<'a> {
     preemptor: Preemptor,
     /// What victims were last looked for.
     searched: &'a mut Option<(FlavorResourceId, Amount)>,
+    /// What is needed to ask for whole slices, if the ClusterQueue has flavors that do.
+    slices: Option<SliceFacts<'a>>,
+    /// The slice that is replaced.
+    replaced: Option<WorkloadRef>,
+}
+
+impl Oracle<'_> {
+    /// Looks at the state without the slice that is replaced.
+    fn without_replaced<T>(&mut self, look: impl FnOnce(&mut Self) -> T) -> T {
+        let Some(replaced) = self.replaced else { return look(self) };
+        let mark = self.state.inventory.mark();
+        self.state.leave_slices(replaced);
+        let seen = look(self);
+        self.state.inventory.rollback(mark);
+        seen
+    }
+}
+
+fn simulated(answer: slicegate_preemption::Simulation) -> Simulated {
+    let possibility = match answer.possibility {
+        slicegate_preemption::Possibility::NoCandidates => Possibility::NoCandidates,
+        slicegate_preemption::Possibility::Preempt => Possibility::Preempt,
+        slicegate_preemption::Possibility::Reclaim => Possibility::Reclaim,
+    };
+    Simulated { possibility, level: answer.level }
 }
 
 impl PreemptionOracle for Oracle<'_> {
@@ -45,13 +73,17 @@ impl PreemptionOracle for Oracle<'_> {
 
     fn simulate(&mut self, pair: FlavorResourceId, amount: Amount) -> Simulated {
         *self.searched = Some((pair, amount));
-        let answer = self.planner.simulate(self.state, self.config, &self.preemptor, pair, amount);
-        let possibility = match answer.possibility {
-            slicegate_preemption::Possibility::NoCandidates => Possibility::NoCandidates,
-            slicegate_preemption::Possibility::Preempt => Possibility::Preempt,
-            slicegate_preemption::Possibility::Reclaim => Possibility::Reclaim,
-        };
-        Simulated { possibility, level: answer.level }
+        simulated(self.planner.simulate(self.state, self.config, &self.preemptor, pair, amount))
+    }
+
+    fn slices(&mut self, flavor: FlavorId, members: &[usize], given: &[PodSetResult]) -> Option<SlicesMissing> {
+        let facts = self.slices?;
+        self.without_replaced(|oracle| facts.missing(oracle.state, flavor, members, given))
+    }
+
+    fn simulate_with_slices(&mut self, pair: FlavorResourceId, amount: Amount) -> Simulated {
+        *self.searched = None;
+        self.without_replaced(|o| simulated(o.planner.simulate_placed(o.state, o.config, &o.preemptor, pair, amount)))
     }
 }
 
@@ -166,10 +198,15 @@ impl Engine {
             })),
             _ => None,
         };
+        let is_sliced = |f: FlavorId| self.flavors.get(f).is_some_and(|f| f.whole_slices);
+        let has_slices = self.slices_on && view.groups.iter().flat_map(|g| &g.flavors).any(|f| is_sliced(f.flavor));
+        let slices = has_slices.then_some(SliceFacts { shape, flavors: &self.flavors });
         let tools = &mut self.tools;
         let mut search = Search {
             wants: wants.as_ref(),
             slice,
+            slices,
+            replaced: slice,
             state: &mut self.state,
             assigner: &mut tools.assigner,
             planner: &mut tools.planner,
@@ -183,6 +220,7 @@ impl Engine {
         };
         let (assignment, targets) = search.run(gates.partial_admission);
         let quota_alone = search.quota_alone && targets.is_empty();
+        let taken = slices.map(|facts| facts.of_assignment(&mut self.state, &assignment.pod_sets)).unwrap_or_default();
         let dropped = assignment.mode != Mode::Fit && targets.is_empty();
         if let Some(record) = self.state.records.get_mut(id) {
             // With every flavor tried, the next scan starts over as it does without a memory.
@@ -192,7 +230,7 @@ impl Engine {
             });
         }
         // [quirk] A slice is only given up in favour of its successor if that fits or has victims.
-        Some(Assigned { assignment, targets, quota_alone, slice: slice.filter(|_| !dropped) })
+        Some(Assigned { assignment, targets, quota_alone, slice: slice.filter(|_| !dropped), slices: taken })
     }
 
     /// The workload of this key, if it holds quota of the ClusterQueue that it may hand on: one that is evicted gives its quota
@@ -275,6 +313,10 @@ struct Search<'a, 'b> {
     wants: Option<&'a Wants<'a>>,
     /// The slice that is replaced, while its places count.
     slice: Option<WorkloadRef>,
+    /// What is needed to ask for whole slices, if the ClusterQueue has flavors that do.
+    slices: Option<SliceFacts<'a>>,
+    /// The workload slice that is replaced, whose slices of hardware it takes over.
+    replaced: Option<WorkloadRef>,
     state: &'a mut State,
     assigner: &'a mut slicegate_flavor::Assigner,
     planner: &'a mut Planner,
@@ -363,6 +405,8 @@ impl Search<'_, '_> {
             config: self.config,
             preemptor: self.preemptor,
             searched: &mut self.searched,
+            slices: self.slices,
+            replaced: self.replaced,
         };
         let assigner = &mut *self.assigner;
         let assignment = match self.wants {
@@ -377,6 +421,20 @@ impl Search<'_, '_> {
     }
 
     fn targets(&mut self, assignment: &mut Assignment) -> Vec<Target> {
+        let Some(facts) = self.slices else { return self.targets_beside(assignment) };
+        self.state.asked = facts.of_assignment(self.state, &assignment.pod_sets);
+        let mark = self.state.inventory.mark();
+        if let Some(replaced) = self.replaced {
+            self.state.leave_slices(replaced);
+        }
+        let targets = self.targets_beside(assignment);
+        self.state.inventory.rollback(mark);
+        self.state.asked.clear();
+        targets
+    }
+
+    /// Victims, given what is asked of slices.
+    fn targets_beside(&mut self, assignment: &mut Assignment) -> Vec<Target> {
         let needed = assignment.needed(self.request);
         let preempting = assignment.preempting();
         let (state, config, preemptor) = (&mut *self.state, self.config, self.preemptor);
@@ -403,7 +461,8 @@ impl Search<'_, '_> {
             return self.planner.last().to_vec();
         }
         self.searched = None;
-        let request = Request { preemptor, needed: &needed, preempting: &preempting, placed: false };
+        let placed = !state.asked.is_empty();
+        let request = Request { preemptor, needed: &needed, preempting: &preempting, placed };
         self.planner.targets(state, config, &request).to_vec()
     }
 }

@@ -13,7 +13,7 @@ use super::tally::Tally;
 
 impl Engine {
     /// Checks every invariant: that usage is the sum of what workloads hold, that Cohorts follow from their members, that no
-    /// workload is in two places, and that the queues are in order. For tests: it looks at everything.
+    /// workload is in two places, that the queues are in order, and that every host is in one slice at most. For tests: it looks at everything.
     ///
     /// # Errors
     /// The first violation found.
@@ -22,7 +22,14 @@ impl Engine {
         self.check_usage()?;
         self.check_places()?;
         self.check_queues()?;
-        self.check_members()
+        self.check_members()?;
+        self.check_slices()
+    }
+
+    fn check_slices(&self) -> Result<(), Violation> {
+        let holdings = self.state.records.iter().filter_map(|(_, r)| r.holding.as_deref());
+        let held: Vec<_> = holdings.flat_map(|h| &h.slices).copied().collect();
+        self.state.inventory.check(&held).map_err(Violation)
     }
 
     /// Where more is used than quota and limits allow, by ClusterQueue, flavor and resource. An admission never adds to it; a

@@ -9,6 +9,7 @@ use slicegate_workload::{CheckState, PodSet, Timestamp, WorkloadStatus};
 use super::Engine;
 use super::fair::Tournament;
 use super::ids::WorkloadId;
+use super::slices::Slices;
 use super::state::NamespaceFact;
 use crate::{Cycle, Event, Inadmissible, Outcome, StatusWrite};
 
@@ -56,6 +57,8 @@ pub(super) struct Candidate {
     pub(super) assignment: Option<Assignment>,
     /// What its pods take of nodes beyond what it holds.
     pub(super) places: Vec<Usage>,
+    /// Whole slices that it takes.
+    pub(super) slices: Slices,
     pub(super) targets: Vec<Target>,
     /// Whether there would be victims if it were not for places.
     pub(super) quota_alone: bool,
@@ -88,6 +91,7 @@ impl Candidate {
             is_preemptor: false,
             assignment: None,
             places: Vec::new(),
+            slices: Slices::new(),
             targets: Vec::new(),
             quota_alone: false,
             slice: None,
@@ -129,12 +133,14 @@ impl Engine {
         self.admitted_in_cycle = 0;
         self.kept_free.clear();
         self.kept_places.clear();
+        self.kept_slices.clear();
         self.given_places.clear();
         let heads = self.heads(now);
         if heads.is_empty() {
             return cycle;
         }
         self.settle_topologies();
+        self.state.inventory.settle();
         self.cycles = self.cycles.saturating_add(1);
         cycle.number = self.cycles;
         cycle.entries.reserve_exact(heads.len());
@@ -282,6 +288,8 @@ impl Engine {
         if let Some(before) = c.assignment.replace(assigned.assignment) {
             self.tools.assigner.recycle(before);
         }
+        // Who holds slices already keeps them.
+        c.slices = if c.second_pass.is_none() { assigned.slices } else { Slices::new() };
         c.targets = assigned.targets;
         c.quota_alone = assigned.quota_alone;
         c.slice = assigned.slice;

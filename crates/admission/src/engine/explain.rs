@@ -1,6 +1,6 @@
 //! Saying why.
 
-use slicegate_flavor::{Assignment, Attempt, Mode, PodSetResult, Reason};
+use slicegate_flavor::{Assignment, Attempt, Mode, PodSetResult, Reason, SliceShortage};
 use slicegate_preemption::{Target, World as _};
 use slicegate_quota::{Amount, FlavorId, FlavorResourceId, LimitKind, NodeId, ResourceId};
 use slicegate_workload::{ConditionType, Key, Stage, Status, Timestamp};
@@ -64,6 +64,7 @@ impl Engine {
         }
 
         self.settle_topologies();
+        self.state.inventory.settle();
         let last = self.state.records.get(id)?.last.clone();
         let mut candidate = Candidate::new(id, node, None);
         self.nominate(&mut candidate);
@@ -97,7 +98,7 @@ impl Engine {
                 explanation.blockers.extend(c.targets.iter().filter_map(|&t| self.named(t)));
                 (Verdict::Wait, Cause::Preempting { victims: c.targets.len() })
             }
-            Mode::Preempt => (Verdict::Wait, self.no_candidates(c)),
+            Mode::Preempt => (Verdict::Wait, without_slices(&explanation).unwrap_or_else(|| self.no_candidates(c))),
             Mode::NoFit => no_fit(assignment, &explanation),
         };
         if explanation.cause == Cause::WaitingForQuota {
@@ -124,7 +125,9 @@ impl Engine {
                 Some(assignment) => no_fit(assignment, &explanation),
                 None => (Verdict::Wait, Cause::WaitingForQuota),
             },
-            Outcome::NoCandidates => (Verdict::Wait, self.no_candidates(c)),
+            Outcome::NoCandidates => {
+                (Verdict::Wait, without_slices(&explanation).unwrap_or_else(|| self.no_candidates(c)))
+            }
             Outcome::Skipped(_) | Outcome::Migrating | Outcome::SecondPassFailed => (Verdict::Wait, Cause::Overtaken),
             Outcome::Inadmissible(why) => {
                 if let Inadmissible::ClusterQueueInactive { cluster_queue }
@@ -225,7 +228,17 @@ impl Engine {
     ) -> FlavorExplanation {
         let catalogue = self.catalogue();
         let mismatch = attempt.reasons.iter().find(|r| {
-            !matches!(r, Reason::Insufficient { .. } | Reason::ExceedsPotential { .. } | Reason::Undeclared { .. })
+            !matches!(
+                r,
+                Reason::Insufficient { .. }
+                    | Reason::ExceedsPotential { .. }
+                    | Reason::Undeclared { .. }
+                    | Reason::Slices { .. }
+            )
+        });
+        let slices = attempt.reasons.iter().find_map(|r| match r {
+            Reason::Slices { shortage, .. } => Some(SliceShortage::clone(shortage)),
+            _ => None,
         });
         let mut resources = Vec::new();
         if mismatch.is_none() {
@@ -239,6 +252,7 @@ impl Engine {
             flavor: self.state.names.flavor_name(attempt.flavor).into(),
             chosen: result.flavors.iter().any(|f| f.flavor == attempt.flavor),
             mismatch: mismatch.map(|r| catalogue.reason(r).into()),
+            slices,
             resources,
         }
     }
@@ -296,6 +310,7 @@ impl Engine {
             flavor: "any flavor".into(),
             chosen: false,
             mismatch: None,
+            slices: None,
             resources: vec![ResourceExplanation {
                 resource: self.state.names.resource_name(resource).into(),
                 needed: Amount::new(needed),
@@ -371,7 +386,10 @@ fn no_fit(assignment: &Assignment, explanation: &Explanation) -> (Verdict, Cause
     use slicegate_flavor::NoFitReason;
     match assignment.no_fit {
         Some(NoFitReason::WaitingForQuota) => (Verdict::Wait, Cause::WaitingForQuota),
-        Some(NoFitReason::TopologyPlacementFailed) => (Verdict::Wait, Cause::TopologyPlacementFailed),
+        Some(NoFitReason::TopologyPlacementFailed) => match worst_shortage(explanation) {
+            Some(verdict) => (verdict, Cause::WholeSlicesMissing),
+            None => (Verdict::Wait, Cause::TopologyPlacementFailed),
+        },
         Some(NoFitReason::ExceedsMaxQuota) => {
             let resources = explanation.pod_sets.iter().flat_map(|p| &p.flavors).flat_map(|f| &f.resources);
             let raisable = resources.into_iter().any(|r| matches!(r.limit, ResourceLimit::MaximumBorrowing { .. }));
@@ -391,6 +409,25 @@ fn no_fit(assignment: &Assignment, explanation: &Explanation) -> (Verdict, Cause
             (if missing { Verdict::AskAdmin } else { Verdict::Change }, Cause::NoMatchingFlavor)
         }
     }
+}
+
+/// The verdict where whole slices are missing, on the flavor for which it is best; `None` if they are not what is missing.
+fn worst_shortage(explanation: &Explanation) -> Option<Verdict> {
+    let flavors = explanation.pod_sets.iter().flat_map(|p| &p.flavors);
+    let verdicts = flavors.filter_map(|f| f.slices.as_ref()).map(|shortage| match shortage {
+        SliceShortage::Short(counts) if !counts.exceeds_total() => Verdict::Wait,
+        SliceShortage::NoSlice { .. } => Verdict::Change,
+        SliceShortage::Short(_) | SliceShortage::NoPool { .. } => Verdict::AskAdmin,
+    });
+    verdicts.min()
+}
+
+/// What a workload waits for that could only be had by preemption and finds no victims, if quota suffices and whole slices are
+/// what is missing.
+fn without_slices(explanation: &Explanation) -> Option<Cause> {
+    let flavors = || explanation.pod_sets.iter().flat_map(|p| &p.flavors).filter(|f| f.chosen);
+    let has_quota = flavors().flat_map(|f| &f.resources).all(|r| r.limit == ResourceLimit::None);
+    worst_shortage(explanation).filter(|_| has_quota).map(|_| Cause::WholeSlicesMissing)
 }
 
 fn inadmissible(why: &Inadmissible) -> (Verdict, Cause) {

@@ -19,6 +19,7 @@ mod record;
 mod report;
 mod requeue;
 mod shape;
+mod slices;
 mod state;
 mod stored;
 mod tally;
@@ -100,6 +101,8 @@ pub struct Engine {
     places: Places,
     checks: BTreeMap<Box<str>, CheckSpec>,
     topologies: BTreeMap<Box<str>, TopologySpec>,
+    /// Whether any flavor asks for whole slices.
+    slices_on: bool,
     cluster: Cluster,
     overheads: BTreeMap<Box<str>, ResourceList>,
     /// Trees whose parked workloads come back, by root, and when.
@@ -114,6 +117,7 @@ pub struct Engine {
     /// What the cycle that is running keeps free for workloads that do not hold it yet.
     kept_free: Vec<(NodeId, FlavorResourceId, Amount)>,
     kept_places: Vec<slicegate_placement::Usage>,
+    kept_slices: slices::Slices,
     /// Places that were given away for good in the cycle that is running.
     given_places: Vec<slicegate_placement::Usage>,
     cycles: u64,
@@ -181,6 +185,7 @@ impl Engine {
             places: Places::default(),
             checks: BTreeMap::new(),
             topologies: BTreeMap::new(),
+            slices_on: false,
             cluster: Cluster::default(),
             overheads: BTreeMap::new(),
             flushes: BTreeMap::new(),
@@ -190,6 +195,7 @@ impl Engine {
             admitted_in_cycle: 0,
             kept_free: Vec::new(),
             kept_places: Vec::new(),
+            kept_slices: Vec::new(),
             given_places: Vec::new(),
             cycles: 0,
             serials: 0,

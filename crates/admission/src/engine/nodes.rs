@@ -61,6 +61,8 @@ impl Engine {
     /// Adds or updates a node. Pods of workloads that ask for a topology are placed on nodes that are ready, take new pods, have
     /// the labels of the flavor (`spec.nodeLabels`) and a value for every level of its topology; other nodes count for nothing.
     ///
+    /// Nodes of TPU slices also tell which slices are whole; see [`Engine::set_node_pool`].
+    ///
     /// A node that is as it was changes nothing. Otherwise parked workloads of all ClusterQueues are looked at again if the node
     /// is, or was, of a flavor with a topology, as in Kueue.
     ///
@@ -83,6 +85,9 @@ impl Engine {
         if self.cluster.node(&node.name) == Some(&node) {
             return;
         }
+        if self.state.inventory.set_node(&node) {
+            self.slices_changed(now);
+        }
         let name = node.name.clone();
         let old = self.cluster.insert(node);
         self.node_changed(now, old.as_ref(), &name);
@@ -92,6 +97,9 @@ impl Engine {
     /// `status.unhealthyNodes` of the workloads, and the next cycle replaces it.
     pub fn remove_node(&mut self, now: Timestamp, name: &str) {
         self.state.now = now;
+        if self.state.inventory.remove_node(name) {
+            self.slices_changed(now);
+        }
         if let Some(old) = self.cluster.remove(name) {
             self.node_changed(now, Some(&old), name);
         }

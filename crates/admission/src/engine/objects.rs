@@ -86,6 +86,7 @@ impl Engine {
         for holder in holders {
             self.state.release(WorkloadId::from_index(holder.index()));
         }
+        self.wake_for_slices(now);
         if let Some(queue) = self.pending_queue(node) {
             let waiting: Vec<WorkloadId> = queue.active().chain(queue.parked()).collect();
             for id in waiting {
@@ -166,7 +167,10 @@ impl Engine {
         let is_update = old.is_some();
         let had_topology = old.is_some_and(|f| f.topology.is_some());
         let has_topology = spec.topology.is_some();
+        let was_sliced = old.is_some_and(|f| f.whole_slices);
+        let is_sliced = spec.whole_slices;
         self.flavors.set(id, spec);
+        self.sliced_flavor_changed(was_sliced, is_sliced);
         self.flavor_changed(now, &name, is_update);
         if had_topology || has_topology {
             self.topology_flavor_changed(now, id);
@@ -178,7 +182,9 @@ impl Engine {
         self.state.now = now;
         let Some(id) = self.state.names.flavor(name) else { return };
         let had_topology = self.flavors.get(id).is_some_and(|f| f.topology.is_some());
+        let was_sliced = self.flavors.get(id).is_some_and(|f| f.whole_slices);
         self.flavors.remove(id);
+        self.sliced_flavor_changed(was_sliced, false);
         self.flavor_changed(now, name, false);
         if had_topology {
             self.topology_flavor_changed(now, id);

@@ -271,6 +271,9 @@ impl World for Scene<'_> {
     }
 
     fn places(&mut self) -> bool {
+        if !self.state.places() {
+            return false;
+        }
         let placements = self.state.topologies.place(&self.wanted, slicegate_placement::PlacementUsage::Current);
         placements.iter().all(|p| p.assignment().is_some())
     }

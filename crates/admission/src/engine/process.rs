@@ -27,6 +27,8 @@ enum Room {
     NoQuota,
     /// Quota suffices, but nodes are full.
     NoPlaces,
+    /// Quota suffices, but whole slices are taken.
+    NoSlices,
 }
 
 impl Engine {
@@ -126,6 +128,7 @@ impl Engine {
         }
         self.add(c.node, c.usage());
         self.state.add_places(&c.places);
+        self.state.inventory.take(&c.slices);
         if c.second_pass.is_none()
             && self.config.wait_for_pods_ready.as_ref().is_some_and(|w| w.block_admission)
             && (self.has_pods_that_are_not_ready() || self.admitted_in_cycle > 0)
@@ -136,6 +139,8 @@ impl Engine {
             c.reason = "WaitingForPodsReady";
             "waiting for all admitted workloads to be in PodsReady condition".clone_into(&mut c.message);
             self.note_all_kept_free(c);
+            // The flavor was not found wanting: it is the first to be tried again.
+            self.forget_progress(c.id);
             return;
         }
         if self.config.gates.concurrent_admission && self.migrate(now, c, cycle) {
@@ -161,10 +166,12 @@ impl Engine {
         let has_quota = c.usage().iter().all(|&(pair, amount)| state.forest.available(c.node, pair) >= amount);
         let room = if !has_quota {
             Room::NoQuota
-        } else if state.has_places(&c.places) {
-            Room::Enough
-        } else {
+        } else if !state.has_places(&c.places) {
             Room::NoPlaces
+        } else if !state.inventory.fits(&c.slices) {
+            Room::NoSlices
+        } else {
+            Room::Enough
         };
         state.rollback(mark);
         room
@@ -236,7 +243,9 @@ impl Engine {
 
     fn keep_places_free(&mut self, c: &Candidate) {
         self.state.add_places(&c.places);
+        self.state.inventory.take(&c.slices);
         self.kept_places.extend_from_slice(&c.places);
+        self.kept_slices.extend_from_slice(&c.slices);
     }
 
     /// Keeps quota free for the rest of the cycle.
@@ -253,6 +262,7 @@ impl Engine {
     fn note_all_kept_free(&mut self, c: &Candidate) {
         self.note_kept_free(c.node, c.usage());
         self.kept_places.extend_from_slice(&c.places);
+        self.kept_slices.extend_from_slice(&c.slices);
     }
 
     /// Whether an entry fits beside everything that holds quota, workloads that are to leave included.
@@ -268,11 +278,14 @@ impl Engine {
             state.forest.remove_usage(node, pair, amount);
         }
         state.take_places_away(&self.kept_places);
+        state.inventory.give_back(&self.kept_slices);
         if let Some(slice) = c.slice {
+            // It takes over places and slices of hardware.
             state.leave_places(slice);
+            state.leave_slices(slice);
         }
         let has_quota = c.usage().iter().all(|&(pair, amount)| state.forest.available(c.node, pair) >= amount);
-        let fits = has_quota && state.has_places(&c.places);
+        let fits = has_quota && state.has_places(&c.places) && state.inventory.fits(&c.slices);
         state.rollback(mark);
         fits
     }

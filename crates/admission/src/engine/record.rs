@@ -8,6 +8,7 @@ use slicegate_quota::{Amount, FlavorId, FlavorResourceId, NodeId};
 use slicegate_workload::{ConditionType, Key, Stage, Timestamp, TopologyAssignment};
 
 use super::ids::{ClassId, LocalQueueId, ShapeId, Slab, WorkloadId};
+use super::slices::Slices;
 use super::stored::Stored;
 
 /// Places that pods of a pod set hold.
@@ -34,6 +35,8 @@ pub(super) struct Holding {
     pub(super) usage: Vec<(FlavorResourceId, Amount)>,
     /// Where its pods lie, as far as they were given places.
     pub(super) places: Vec<HeldPlaces>,
+    /// How many slices it has of flavors that ask for whole ones.
+    pub(super) slices: Slices,
     /// When it was given the quota.
     pub(super) reserved_at: Option<Timestamp>,
     /// Whether it may run.

@@ -50,12 +50,14 @@ impl Engine {
         let before = record.holding.as_mut().and_then(|h| h.assumed.take());
         let shown = std::mem::replace(&mut record.status, admitted.status.clone().into());
         let places = self.held_places(c.id);
+        let slices = self.held_slices(c.id);
         let holding = Holding {
             node: c.node,
             queue,
             position: 0,
             usage,
             places,
+            slices,
             reserved_at: conditions.get(&ConditionType::QuotaReserved).map(|c| c.last_transition),
             admitted: conditions.is_true(&ConditionType::Admitted),
             pods_ready: conditions.is_true(&ConditionType::PodsReady),

@@ -12,8 +12,10 @@ use slicegate_workload::{
 use super::afs::Ledger;
 use super::ids::{LocalQueueId, WorkloadId};
 use super::record::{Holding, Records};
+use super::slices::Slices;
 use super::tally::Tally;
 use crate::InactiveReason;
+use crate::slices::{Inventory, InventoryMark};
 
 /// A ClusterQueue.
 #[derive(Clone, Debug)]
@@ -97,6 +99,10 @@ pub(super) struct State {
     pub(super) forest: Forest,
     /// Nodes by flavor, and what of them is in use.
     pub(super) topologies: Topologies,
+    /// Slices of TPUs, and what of them is in use.
+    pub(super) inventory: Inventory,
+    /// The slices that a what-if is about: [`World::places`] says whether they can be had.
+    pub(super) asked: Slices,
     pub(super) records: Records,
     /// By index of node.
     pub(super) queues: Vec<Option<ClusterQueue>>,
@@ -108,6 +114,8 @@ pub(super) struct State {
     pub(super) claims: Vec<WorkloadRef>,
     /// Those of them that hold places.
     pub(super) claimed_places: Vec<WorkloadRef>,
+    /// The slices that they hold.
+    pub(super) claimed_slices: Slices,
     /// What they use: by root of the tree, ClusterQueue and pair.
     pub(super) claimed_usage: BTreeMap<(NodeId, NodeId, FlavorResourceId), Amount>,
     /// Whether past usage of LocalQueues orders victims of one ClusterQueue.
@@ -164,6 +172,9 @@ impl State {
         for held in &holding.places {
             self.topologies.add(&held.usage, Reach::Node);
         }
+        if !holding.slices.is_empty() {
+            self.inventory.hold(&holding.slices);
+        }
         if let Some(record) = self.records.get_mut(id) {
             record.holding = Some(Box::new(holding));
         }
@@ -210,6 +221,9 @@ impl State {
         }
         for held in &holding.places {
             self.topologies.take_away(&held.usage, Reach::Node);
+        }
+        if !holding.slices.is_empty() {
+            self.inventory.release(&holding.slices);
         }
         self.forest.bump_generation(node);
         if let Some(queue) = self.queues.get_mut(node.index()).and_then(Option::as_mut) {
@@ -281,6 +295,7 @@ impl State {
         if !holding.places.is_empty() {
             self.claimed_places.push(workload);
         }
+        self.claimed_slices.extend_from_slice(&holding.slices);
         let root = self.forest.root(holding.node);
         for &(pair, amount) in &holding.usage {
             let sum = self.claimed_usage.entry((root, holding.node, pair)).or_default();
@@ -290,7 +305,8 @@ impl State {
 
     /// Stops counting what was claimed, quota in the tree of a ClusterQueue and places anywhere, within a what-if.
     pub(super) fn remove_claimed(&mut self, cluster_queue: NodeId) {
-        let Self { forest, claimed_usage, claimed_places, topologies, records, .. } = self;
+        let Self { forest, claimed_usage, claimed_places, claimed_slices, topologies, inventory, records, .. } = self;
+        inventory.give_back(claimed_slices);
         let claimed = claimed_places.iter().filter_map(|w| records.get(WorkloadId::from_index(w.index())));
         for held in claimed.filter_map(|r| r.holding.as_deref()).flat_map(|h| &h.places) {
             topologies.take_away(&held.usage, Reach::Flavor);
@@ -306,6 +322,7 @@ impl State {
     pub(super) fn clear_claims(&mut self) {
         self.claimed_usage.clear();
         self.claimed_places.clear();
+        self.claimed_slices.clear();
         for workload in std::mem::take(&mut self.claims) {
             if let Some(slot) = self.claimed.get_mut(workload.index()) {
                 *slot = false;
@@ -368,6 +385,7 @@ impl State {
 pub(super) struct Checkpoint {
     forest: Mark,
     topologies: slicegate_placement::Mark,
+    inventory: InventoryMark,
 }
 
 /// What [`State::hide_claims`] or [`State::hide`] took out of sight.
@@ -433,7 +451,7 @@ impl World for State {
     }
 
     fn remove(&mut self, workload: WorkloadRef) {
-        let Self { records, forest, topologies, .. } = self;
+        let Self { records, forest, topologies, inventory, .. } = self;
         let Some(record) = records.get(WorkloadId::from_index(workload.index())) else { return };
         let Some(holding) = &record.holding else { return };
         for &(pair, amount) in &holding.usage {
@@ -442,10 +460,11 @@ impl World for State {
         for held in &holding.places {
             topologies.take_away(&held.usage, Reach::Flavor);
         }
+        inventory.give_back(&holding.slices);
     }
 
     fn restore(&mut self, workload: WorkloadRef) {
-        let Self { records, forest, topologies, .. } = self;
+        let Self { records, forest, topologies, inventory, .. } = self;
         let Some(record) = records.get(WorkloadId::from_index(workload.index())) else { return };
         let Some(holding) = &record.holding else { return };
         for &(pair, amount) in &holding.usage {
@@ -454,15 +473,21 @@ impl World for State {
         for held in &holding.places {
             topologies.add(&held.usage, Reach::Flavor);
         }
+        inventory.take(&holding.slices);
+    }
+
+    fn places(&mut self) -> bool {
+        self.inventory.fits(&self.asked)
     }
 
     fn checkpoint(&mut self) -> Checkpoint {
-        Checkpoint { forest: self.forest.mark(), topologies: self.topologies.mark() }
+        Checkpoint { forest: self.forest.mark(), topologies: self.topologies.mark(), inventory: self.inventory.mark() }
     }
 
     fn rollback(&mut self, checkpoint: Checkpoint) {
         self.forest.rollback(checkpoint.forest);
         self.topologies.rollback(checkpoint.topologies);
+        self.inventory.rollback(checkpoint.inventory);
     }
 }
 

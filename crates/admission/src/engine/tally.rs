@@ -76,6 +76,7 @@ mod tests {
             queue: LocalQueueId::from_index(0),
             position: 0,
             places: Vec::new(),
+            slices: Vec::new(),
             usage: vec![(pair, amount)],
             reserved_at: None,
             admitted,

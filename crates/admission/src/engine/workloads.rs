@@ -66,6 +66,7 @@ impl Engine {
         }
         self.drop_charge(id);
         self.second_pass.remove(&id);
+        self.wake_for_slices(now);
         let Some(record) = self.state.records.remove(id) else { return };
         self.leave_local_queue(id, record.queue, record.queue_position);
         self.shapes.release(record.shape);
@@ -105,6 +106,8 @@ impl Engine {
         let same_queue = old.queue == new.queue;
         let before = match pending {
             Some(q) if same_queue && q.is_active(place) => Before::Active,
+            // Who only waited for the end of a back-off competes once that is over.
+            Some(_) if matches!(place, Place::Waiting(_)) && new.status.backoff_expired(now) => Before::Nowhere,
             Some(q) if same_queue && q.is_parked(place) && !self.unparks(old, &new) => Before::Parked,
             _ => Before::Nowhere,
         };
@@ -203,6 +206,7 @@ impl Engine {
             }
         }
         self.look_again(now, id, 0);
+        self.wake_for_slices(now);
     }
 
     /// Whether an update of a parked workload lets it compete again.
@@ -406,6 +410,7 @@ impl Engine {
             position: 0,
             usage: Vec::new(),
             places: Vec::new(),
+            slices: Vec::new(),
             reserved_at: reserved.map(|c| c.last_transition),
             admitted: conditions.is_true(&ConditionType::Admitted),
             pods_ready: conditions.is_true(&ConditionType::PodsReady),
@@ -413,6 +418,7 @@ impl Engine {
         };
         holding.usage = self.resolve_usage(usage);
         holding.places = self.held_places(id);
+        holding.slices = self.held_slices(id);
         self.state.hold(id, holding);
     }
 

@@ -41,6 +41,7 @@ impl Engine {
             return;
         }
         self.drop_charge(id);
+        self.wake_for_slices(now);
         if result == Written::Failed {
             self.put_back_after_failure(now, id);
         }

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use slicegate_workload::{
-    Admission, AdmissionCheckRule, CheckState, CheckStatus, ClusterQueueSpec, RequeueState, Timestamp, WorkloadStatus,
+    Admission, AdmissionCheckRule, CheckState, CheckStatus, ClusterQueueSpec, ConditionType, RequeueState, Timestamp,
+    WorkloadStatus,
 };
 
 /// The checks of a ClusterQueue that a workload must pass: with quota those for one of its flavors, without it those for
@@ -134,6 +135,18 @@ pub(super) fn reset_checks(status: &mut WorkloadStatus, now: Timestamp) {
         check.last_transition = now.truncated();
         check.pod_set_updates.clear();
     }
+}
+
+/// Sets checks that want another try back to pending where the try is already on its way: a check may ask for one after the
+/// eviction that another check asked for, and nobody would answer it. Returns whether there were any.
+pub fn restart_late_checks(status: &mut WorkloadStatus, now: Timestamp) -> bool {
+    let waits = !status.conditions.is_true(&ConditionType::QuotaReserved)
+        && status.conditions.is_true(&ConditionType::Evicted)
+        && status.admission_checks.iter().any(|c| c.state == CheckState::Retry);
+    if waits {
+        reset_checks(status, now);
+    }
+    waits
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Taking quota away.
 
 use slicegate_workload::{
-    ConditionType, EvictionCount, GatePosition, Stage, Status, Timestamp, Workload, WorkloadStatus,
+    CheckState, ConditionType, EvictionCount, GatePosition, Stage, Status, Timestamp, Workload, WorkloadStatus,
 };
 
 use super::{At, checks::reset_checks, sync_admitted};
@@ -118,7 +118,8 @@ pub fn eviction_event(workload: &Workload, step: &EvictionStep) -> Event {
 }
 
 /// Gives the quota of an evicted workload back, once nothing of its job runs any more: the condition `Requeued` tells whether
-/// it competes again at once, and the reservation goes. Returns whether anything changed; a workload that is not evicted
+/// it competes again at once, the reservation goes, and checks that were refused since the eviction start over: they would keep
+/// it out of its queue for ever. Returns whether anything changed; a workload that is not evicted
 /// stays as it is.
 pub fn release(workload: &Workload, status: &mut WorkloadStatus, at: At, gates: &Gates) -> bool {
     let Some(evicted) = status.conditions.get(&ConditionType::Evicted).filter(|c| c.status == Status::True) else {
@@ -133,6 +134,9 @@ pub fn release(workload: &Workload, status: &mut WorkloadStatus, at: At, gates: 
         let word = if gates.unadmitted_workloads_observability { "PendingEvaluation" } else { "Pending" };
         changed |= at.set(status, ConditionType::QuotaReserved, Status::False, word, &message);
         status.admission = None;
+        if status.admission_checks.iter().any(|c| matches!(c.state, CheckState::Retry | CheckState::Rejected)) {
+            reset_checks(status, at.now);
+        }
         changed |= sync_admitted(status, at, gates);
     }
     changed
@@ -151,7 +155,7 @@ pub fn eviction_pending_latency(old: &Workload, new: &Workload, now: Timestamp) 
 
 #[cfg(test)]
 mod tests {
-    use slicegate_workload::{Admission, PreemptionGate};
+    use slicegate_workload::{Admission, CheckStatus, PreemptionGate};
 
     use super::*;
     use crate::lifecycle::set_quota_reservation;
@@ -184,6 +188,20 @@ mod tests {
         workload.status = status;
         let mut again = workload.status.clone();
         assert!(!release(&workload, &mut again, at(12), &Gates::default()), "nothing is left to give back");
+    }
+
+    /// Somebody answers a check while the eviction is under way.
+    #[test]
+    fn a_check_that_is_refused_during_an_eviction_starts_over() {
+        for state in [CheckState::Retry, CheckState::Rejected] {
+            let mut workload = running();
+            preempt(&mut workload.status, PreemptionReason::InClusterQueue, "make room", at(5));
+            workload.status.admission_checks =
+                vec![CheckStatus { name: "check".into(), state, ..CheckStatus::default() }];
+            let mut status = workload.status.clone();
+            release(&workload, &mut status, at(9), &Gates::default());
+            assert_eq!(status.admission_checks[0].state, CheckState::Pending, "{state:?}");
+        }
     }
 
     #[test]

@@ -24,7 +24,8 @@ use slicegate_workload::{Condition, ConditionType, Status, Timestamp, WorkloadSt
 
 pub use admitted::sync_admitted;
 pub use checks::{
-    CheckVerdict, apply_retry_delay, check_verdict, checks_cover, latest_retry, required_checks, sync_checks,
+    CheckVerdict, apply_retry_delay, check_verdict, checks_cover, latest_retry, required_checks, restart_late_checks,
+    sync_checks,
 };
 pub use deactivate::{DeactivationCause, deactivate, set_deactivation_target, should_deactivate};
 pub use evict::{EvictionReason, EvictionStep, evict, eviction_event, eviction_pending_latency, preempt, release};

@@ -7,4 +7,5 @@ mod cluster;
 mod guard;
 mod laws;
 mod random;
+mod slices;
 mod topology;

@@ -129,6 +129,14 @@ mod tests {
     }
 
     #[test]
+    fn a_jobset_that_says_next_to_nothing_is_looked_at_in_peace() {
+        assert!(paths(Kind::JobSet, "a", &json!({})).is_empty());
+        let jobs = json!([{"name": "driver", "template": {"spec": {"completionMode": "Indexed", "template": {}}}},
+            {"name": "worker", "dependsOn": [], "template": {}}]);
+        assert!(paths(Kind::JobSet, "a", &json!({"replicatedJobs": jobs, "coordinator": {}})).is_empty());
+    }
+
+    #[test]
     fn kuberay_takes_short_names_and_known_modes() {
         let spec = |mode: &str| json!({"submissionMode": mode, "shutdownAfterJobFinishes": true});
         assert!(paths(Kind::RayJob, &"a".repeat(47), &spec("HTTPMode")).is_empty());

@@ -465,6 +465,7 @@ impl Controller {
                 self.set_check(now, workload, check, Verdict::of(CheckState::Pending, error));
             }
             if self.store.is_locked(&template_ref) {
+                self.wake_when_free(key, &template_ref);
                 continue;
             }
             let Some(template) = self.request_template(object, pod_set) else { return };
@@ -480,6 +481,7 @@ impl Controller {
             self.write(field_manager::PROVISIONING, Operation::Create(template.into()), then);
         }
         if !complete || self.store.is_locked(&reference) {
+            self.wake_when_free(key, &reference);
             return;
         }
         if self.store.get(&reference).is_some() {
@@ -514,6 +516,13 @@ impl Controller {
             ..Then::default()
         };
         self.write(field_manager::PROVISIONING, Operation::Create(request.into()), then);
+    }
+
+    /// Looks at a workload again when an object that it needs may be made again. It may not exist, or have another owner.
+    fn wake_when_free(&mut self, workload: &Key, needed: &ObjectRef) {
+        if let Some(until) = self.store.blocked_until(needed) {
+            self.wake(&workload_ref(workload), until);
+        }
     }
 
     /// The pods that capacity is asked for: with the selectors and tolerations of their flavors.

@@ -9,6 +9,7 @@ use slicegate_workload::{Key, Timestamp};
 
 use super::job::JobView;
 use super::matching::max_execution_time;
+use super::start::is_stopping;
 use crate::controller::{Controller, Then, event};
 use crate::io::{EventType, Operation, field_manager};
 use crate::jobs::{annotation, as_job, label};
@@ -181,7 +182,12 @@ impl Controller {
         }
         let Some(workload) = self.store.workload(key).cloned() else { return };
         if workload.metadata.deletion_timestamp.is_some() {
-            self.drop_finalizer(&workload);
+            // A job that is being stopped, or that somebody else suspended, learns from it what its pods were like before.
+            let started = self.fed.workloads.get(key).is_some_and(|w| w.is_admitted());
+            let restores = is_stopping(&view.object) || view.suspended && started;
+            if !restores || self.stop_job(view, Some(key), "") {
+                self.drop_finalizer(&workload);
+            }
             return;
         }
         let note = format!("Deleted not matching Workload: {key}");

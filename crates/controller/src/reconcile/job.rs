@@ -134,8 +134,10 @@ impl Controller {
             return;
         }
         if workload.deleting {
-            self.stop_job(view, Some(key), "Workload is deleted");
-            self.drop_finalizer(&object);
+            // What its pods were like before is written in the Workload alone.
+            if self.stop_job(view, Some(key), "Workload is deleted") {
+                self.drop_finalizer(&object);
+            }
             return;
         }
         let gates = self.config.engine.gates;
@@ -215,8 +217,8 @@ impl Controller {
         }
         if view.suspended {
             if workload.is_admitted() {
-                // Pods of an elastic job that was stopped to move elsewhere must be gone first.
-                if !view.elastic || !view.active {
+                // Pods of an earlier start go before others come.
+                if !view.active {
                     self.settle_or(now, view, key, Self::start_job);
                 }
                 return;

@@ -60,10 +60,10 @@ impl Controller {
         Ok(infos)
     }
 
-    /// Takes the next step towards a stopped job whose pods are as they were.
-    pub(super) fn stop_job(&mut self, view: &JobView, workload: Option<&Key>, message: &str) {
+    /// Takes the next step towards a stopped job whose pods are as they were. Returns whether there is none left to take.
+    pub(super) fn stop_job(&mut self, view: &JobView, workload: Option<&Key>, message: &str) -> bool {
         if self.store.is_locked(&view.reference) {
-            return;
+            return false;
         }
         let infos: Vec<PodSetInfo> = workload
             .and_then(|key| self.store.workload(key))
@@ -82,6 +82,7 @@ impl Controller {
             Stop::Changed => self.write(field_manager::JOB, Operation::Update(object), then),
             Stop::StatusChanged => self.write(field_manager::JOB, Operation::UpdateStatus(object), then),
         }
+        step == Stop::Done
     }
 
     /// Starts the job of an admitted Workload.
@@ -120,14 +121,11 @@ impl Controller {
         key: &Key,
         next: impl Fn(&mut Self, Timestamp, &JobView, &Key),
     ) {
-        let unsettled = match &view.object {
-            Object::Job(job) => {
-                annotation(&job.metadata, keys::STOPPING).is_some()
-                    || job.status.as_ref().is_some_and(|s| s.start_time.is_some())
-            }
+        let started = match &view.object {
+            Object::Job(job) => job.status.as_ref().is_some_and(|s| s.start_time.is_some()),
             _ => false,
         };
-        if unsettled {
+        if started || is_stopping(&view.object) {
             self.stop_job(view, Some(key), "");
         } else {
             next(self, now, view, key);
@@ -169,6 +167,11 @@ impl Controller {
             }
         }
     }
+}
+
+/// Whether a stop was begun - a batch Job is stopped in several steps - and is not done.
+pub(super) fn is_stopping(object: &Object) -> bool {
+    matches!(object, Object::Job(job) if annotation(&job.metadata, keys::STOPPING).is_some())
 }
 
 /// Whether the text may be the value of a label that is a DNS label.

@@ -14,6 +14,9 @@ use crate::io::{EventType, Operation, field_manager};
 use crate::priority::Classes as _;
 use crate::store::{owner_ref, workload_ref};
 
+/// How long a job that was never seen may yet appear.
+const UNSEEN_JOB_SECONDS: i64 = 10;
+
 /// The reason of a workload that gates keep out of its queue.
 const GATED: &str = "AdmissionGated";
 
@@ -29,6 +32,9 @@ impl Controller {
             return;
         };
         if self.is_orphan(&object.metadata) {
+            if self.may_have_a_job(now, key, &object.metadata) {
+                return;
+            }
             self.orphan(now, key);
             if !workload.is_finished() {
                 return;
@@ -70,6 +76,29 @@ impl Controller {
         // Jobs of kinds that are not known cannot be looked for.
         let Some(job) = owner_ref(metadata) else { return false };
         self.store.get(&job).is_none_or(|o| o.uid() != owner.uid || o.metadata().deletion_timestamp.is_some())
+    }
+
+    /// Whether the job of a Workload may be there although it was never seen: watches of different kinds are not in step, and
+    /// while controllers overlap another one may have made the Workload of a job that this one is not told of yet. After a
+    /// while it may not.
+    fn may_have_a_job(&mut self, now: Timestamp, key: &Key, metadata: &ObjectMeta) -> bool {
+        let owner = slicegate_api::owner::controller_of(metadata);
+        let certain = owner.is_none_or(|owner| {
+            let there = owner_ref(metadata).and_then(|job| self.store.get(&job)).is_some_and(|o| o.uid() == owner.uid);
+            there || self.store.is_gone(&owner.uid)
+        });
+        if certain || !self.begun {
+            self.unseen_jobs.remove(key);
+            return false;
+        }
+        let since = *self.unseen_jobs.entry(key.clone()).or_insert(now);
+        let until = since.plus_seconds(UNSEEN_JOB_SECONDS);
+        if until <= now {
+            self.unseen_jobs.remove(key);
+            return false;
+        }
+        self.wake(&workload_ref(key), until);
+        true
     }
 
     /// Deletes a finished Workload when its time has come.
@@ -115,6 +144,9 @@ impl Controller {
         let Some(plan) = self.plan(key) else { return };
         let before = plan.status.clone();
         if workload.spec.active && lifecycle::apply_retry_delay(&mut plan.status, now) {
+            return;
+        }
+        if workload.spec.active && lifecycle::restart_late_checks(&mut plan.status, now) {
             return;
         }
         lifecycle::sync_preemption_gates(&workload.spec, &mut plan.status, now);

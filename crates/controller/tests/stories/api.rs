@@ -144,6 +144,8 @@ pub(super) struct World {
     pub(super) fault: Fault,
     /// Every report is made twice, the older ones again after the newer.
     pub(super) noisy: bool,
+    /// The watches are late: nothing is reported, and the answers to writes of Workloads are lost.
+    pub(super) deaf: bool,
 }
 
 impl World {
@@ -159,6 +161,7 @@ impl World {
             wake_at: None,
             fault: Box::new(|_| None),
             noisy: false,
+            deaf: false,
         };
         world.put(json!({"kind": "Namespace", "metadata": {"name": "default"}}));
         world
@@ -194,7 +197,10 @@ impl World {
         self.deliver();
     }
 
-    fn deliver(&mut self) {
+    pub(super) fn deliver(&mut self) {
+        if self.deaf {
+            return;
+        }
         let changes = std::mem::take(&mut self.api.changes);
         if self.noisy {
             for change in changes.iter().chain(changes.iter().rev()) {
@@ -218,6 +224,12 @@ impl World {
             let result = match (self.fault)(&write) {
                 Some(error) => Err(error),
                 None => self.api.perform(&write),
+            };
+            let object = write.operation.object();
+            let result = if self.deaf && object.kind == Kind::Workload {
+                Err(WriteError::Unavailable { object, why: "connection closed".to_owned() })
+            } else {
+                result
             };
             let outcome = WriteOutcome { id: write.id, result };
             self.writes.push(write);

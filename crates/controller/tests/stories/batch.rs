@@ -7,7 +7,7 @@ use slicegate_workload::ConditionType;
 
 use crate::api::World;
 
-fn world(quota: &str, preemption: &Value) -> World {
+pub(super) fn world(quota: &str, preemption: &Value) -> World {
     let mut world = World::new(Configuration::default());
     world.put(json!({"kind": "ResourceFlavor", "metadata": {"name": "std"}, "spec": {
         "nodeLabels": {"pool": "std"}, "tolerations": [{"key": "std", "operator": "Exists"}]}}));
@@ -20,7 +20,7 @@ fn world(quota: &str, preemption: &Value) -> World {
     world
 }
 
-fn job(name: &str, pods: i64) -> Value {
+pub(super) fn job(name: &str, pods: i64) -> Value {
     json!({"kind": "Job", "metadata": {"name": name, "labels": {"kueue.x-k8s.io/queue-name": "lq"}},
         "spec": {"parallelism": pods, "completions": pods, "suspend": true, "template": {
             "metadata": {"labels": {"batch.kubernetes.io/controller-uid": "u", "controller-uid": "u",
@@ -29,7 +29,7 @@ fn job(name: &str, pods: i64) -> Value {
                 "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}}})
 }
 
-fn running(world: &mut World, job: &ObjectRef, active: i64) {
+pub(super) fn running(world: &mut World, job: &ObjectRef, active: i64) {
     world.edit(job, |v| {
         v["status"]["active"] = active.into();
         v["status"]["ready"] = active.into();
@@ -49,7 +49,7 @@ fn edit_queue(world: &mut World, kind: Kind, change: impl FnOnce(&mut Value)) {
     world.settle();
 }
 
-fn reason(world: &World, job: &ObjectRef, kind: &ConditionType) -> String {
+pub(super) fn reason(world: &World, job: &ObjectRef, kind: &ConditionType) -> String {
     world.workload(job).status.conditions.get(kind).map_or_else(String::new, |c| c.reason.to_string())
 }
 
@@ -283,4 +283,99 @@ fn a_child_runs_only_while_its_owner_may() {
     assert_eq!(world.json(&child)["spec"]["suspend"], true, "there is no quota for TPUs here");
     assert_eq!(world.reasons(&child), ["Suspended"]);
     assert!(world.controller.workload_of(&child).is_none());
+}
+
+/// Whether quota is reserved for a job, by the API server.
+fn reserved(world: &World, job: &ObjectRef) -> bool {
+    let uid = world.api.objects[job].uid();
+    world.api.objects.values().any(|o| match o {
+        slicegate_api::Object::Workload(w) => {
+            w.status.admission.is_some() && w.metadata.owner_references.iter().flatten().any(|r| r.uid == uid)
+        }
+        _ => false,
+    })
+}
+
+#[test]
+fn an_admission_without_an_answer_stands_until_it_is_known_to_have_failed() {
+    let mut world = world("4", &json!({}));
+    edit_queue(&mut world, Kind::ClusterQueue, |v| v["spec"]["stopPolicy"] = "Hold".into());
+    let first = world.put(job("first", 4));
+    world.settle();
+    world.advance(1);
+    let second = world.put(job("second", 4));
+    world.settle();
+    let queue = ObjectRef::new(Kind::ClusterQueue, "", "cq");
+    world.edit(&queue, |v| drop(v["spec"].as_object_mut().unwrap().remove("stopPolicy")));
+    world.deaf = true;
+    for _ in 0..6 {
+        world.step();
+        world.advance(20);
+    }
+    assert!(reserved(&world, &first), "it was written");
+    assert!(!reserved(&world, &second), "the quota may be taken");
+    world.deaf = false;
+    world.deliver();
+    world.settle();
+    assert!(world.has(&first, &ConditionType::Admitted) && !reserved(&world, &second));
+    assert_eq!(world.json(&first)["spec"]["suspend"], false);
+
+    // One that is known to have failed gives its quota to the next.
+    world.delete(&first);
+    let mut failures = 3;
+    world.fault = Box::new(move |write| {
+        let object = write.operation.object();
+        let lost = object.kind == Kind::Workload && failures > 0;
+        failures -= i32::from(lost);
+        lost.then(|| slicegate_controller::WriteError::Unavailable { object, why: "timeout".to_owned() })
+    });
+    for _ in 0..10 {
+        world.step();
+        world.advance(20);
+    }
+    world.settle();
+    assert!(world.has(&second, &ConditionType::Admitted));
+}
+
+#[test]
+fn a_deleted_workload_stays_until_its_job_is_as_it_was() {
+    let mut world = world("4", &json!({}));
+    let one = world.put(job("one", 4));
+    world.settle();
+    running(&mut world, &one, 4);
+    assert_eq!(world.json(&one)["spec"]["template"]["spec"]["nodeSelector"]["pool"], "std");
+    let workload = ObjectRef::new(Kind::Workload, "default", world.key(&one).name);
+    let uid = world.api.objects[&workload].uid().to_owned();
+    world.delete(&workload);
+    for _ in 0..20 {
+        let there = world.api.objects.get(&workload).is_some_and(|o| o.uid() == uid);
+        let spec = world.json(&one)["spec"]["template"]["spec"].clone();
+        assert!(there || spec.get("nodeSelector").is_none(), "nobody knows any more what it was like");
+        if !there {
+            break;
+        }
+        world.step();
+    }
+    assert!(world.api.objects.get(&workload).is_none_or(|o| o.uid() != uid));
+}
+
+#[test]
+fn a_job_that_somebody_suspended_and_changed_is_restored_before_it_starts_elsewhere() {
+    let mut world = world("4", &json!({}));
+    let one = world.put(job("one", 4));
+    world.settle();
+    running(&mut world, &one, 4);
+    world.edit(&one, |v| {
+        v["spec"]["suspend"] = true.into();
+        v["spec"]["parallelism"] = 2.into();
+        v["spec"]["completions"] = 2.into();
+    });
+    for _ in 0..3 {
+        world.step();
+    }
+    running(&mut world, &one, 0);
+    let workload = ObjectRef::new(Kind::Workload, "default", world.key(&one).name);
+    let asked = world.json(&workload)["spec"]["podSets"][0].clone();
+    assert_eq!(asked["count"], 2);
+    assert!(asked["template"]["spec"].get("nodeSelector").is_none(), "what was put in is not asked for: {asked}");
 }

@@ -11,7 +11,7 @@ fn quotas(name: &str, cpu: &str, memory: &str, tpu: &str) -> Value {
         {"name": "google.com/tpu", "nominalQuota": tpu}]})
 }
 
-fn world(retries: i64) -> World {
+pub(super) fn world(retries: i64) -> World {
     let mut world = World::new(Configuration::default());
     for (flavor, pool) in [("default-cpu", "default-pool"), ("on-demand", "od-pool"), ("dws", "dws-pool")] {
         world.put(json!({"kind": "ResourceFlavor", "metadata": {"name": flavor},
@@ -59,7 +59,7 @@ fn rayjob(name: &str) -> Value {
                 "template": {"spec": pod("8", "16Gi", Some("4"))}}]}}})
 }
 
-fn deployment(world: &mut World, job: &ObjectRef, status: &str, job_status: &str) {
+pub(super) fn deployment(world: &mut World, job: &ObjectRef, status: &str, job_status: &str) {
     world.edit(job, |v| {
         v["status"]["jobDeploymentStatus"] = status.into();
         v["status"]["jobStatus"] = job_status.into();
@@ -67,14 +67,14 @@ fn deployment(world: &mut World, job: &ObjectRef, status: &str, job_status: &str
     });
 }
 
-fn request(world: &World, workload: &Key, attempt: u32) -> ObjectRef {
+pub(super) fn request(world: &World, workload: &Key, attempt: u32) -> ObjectRef {
     let name = format!("{}-dws-prov-{attempt}", workload.name);
     let reference = ObjectRef::new(Kind::ProvisioningRequest, "default", name);
     assert!(world.api.objects.contains_key(&reference), "no {reference}");
     reference
 }
 
-fn answer(world: &mut World, request: &ObjectRef, kinds: &[(&str, &str, &str)]) {
+pub(super) fn answer(world: &mut World, request: &ObjectRef, kinds: &[(&str, &str, &str)]) {
     let now = convert::time_to_api(world.now.truncated());
     let conditions: Vec<Value> = kinds
         .iter()
@@ -86,7 +86,7 @@ fn answer(world: &mut World, request: &ObjectRef, kinds: &[(&str, &str, &str)]) 
     world.settle();
 }
 
-fn two_jobs(world: &mut World) -> (ObjectRef, ObjectRef) {
+pub(super) fn two_jobs(world: &mut World) -> (ObjectRef, ObjectRef) {
     let first = world.put(rayjob("r1"));
     world.settle();
     deployment(world, &first, "Running", "RUNNING");
@@ -96,7 +96,7 @@ fn two_jobs(world: &mut World) -> (ObjectRef, ObjectRef) {
     (first, second)
 }
 
-fn state(world: &World, job: &ObjectRef) -> CheckState {
+pub(super) fn state(world: &World, job: &ObjectRef) -> CheckState {
     world.workload(job).status.admission_checks[0].state
 }
 
@@ -217,4 +217,25 @@ fn revoked_capacity_deactivates_even_a_running_workload() {
     deployment(&mut world, &job, "Suspended", "");
     world.settle();
     assert!(!world.workload(&job).has_quota_reservation());
+}
+
+#[test]
+fn a_request_that_could_not_be_deleted_is_deleted_later() {
+    let mut world = world(3);
+    let (_, second) = two_jobs(&mut world);
+    let first_request = request(&world, &world.key(&second), 1);
+    let mut failures = 2;
+    world.fault = Box::new(move |write| {
+        let object = write.operation.object();
+        let lost = matches!(write.operation, slicegate_controller::Operation::Delete { .. }) && failures > 0;
+        failures -= i32::from(lost);
+        lost.then(|| slicegate_controller::WriteError::Unavailable { object, why: "timeout".to_owned() })
+    });
+    let workload = ObjectRef::new(Kind::Workload, "default", world.key(&second).name);
+    world.edit(&workload, |v| v["spec"]["active"] = false.into());
+    for _ in 0..10 {
+        world.step();
+        world.advance(5);
+    }
+    assert!(!world.api.objects.contains_key(&first_request), "an evicted workload needs no capacity");
 }

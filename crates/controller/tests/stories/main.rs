@@ -3,15 +3,23 @@
 #[cfg(test)]
 mod api;
 #[cfg(test)]
+mod backoff;
+#[cfg(test)]
 mod batch;
 #[cfg(test)]
 mod capacity;
 #[cfg(test)]
 mod chaos;
 #[cfg(test)]
+mod checks;
+#[cfg(test)]
 mod elastic;
 #[cfg(test)]
 mod jobsets;
+#[cfg(test)]
+mod kinds;
+#[cfg(test)]
+mod node_pools;
 #[cfg(test)]
 mod past_usage;
 #[cfg(test)]

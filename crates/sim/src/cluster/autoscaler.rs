@@ -30,6 +30,7 @@ struct Coming {
 impl World {
     /// Takes up a NodePool document.
     pub(crate) fn add_node_pool(&mut self, document: &NodePool) {
+        self.note_node_pool(document);
         if let Some(id) = self.nodes.pool_named(&document.name) {
             let mut remarks = Vec::new();
             let new = Pool::from_document(document, &mut remarks);

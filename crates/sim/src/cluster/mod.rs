@@ -8,6 +8,7 @@ pub(crate) mod kubelet;
 pub(crate) mod machine;
 pub(crate) mod pool;
 pub(crate) mod preemption;
+pub(crate) mod published;
 pub(crate) mod scheduler;
 pub(crate) mod shape;
 

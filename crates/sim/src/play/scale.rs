@@ -79,6 +79,7 @@ impl World {
             return;
         }
         pool.autoscaling = Some((min, max));
+        self.note_pool_limits(name, min, max);
         self.say(None, EntryKind::Scaled, format!("node pool {name} scaled: {low} to {high} nodes -> {min} to {max}"));
         self.nodes.grow = true;
         self.nodes.retry = true;

@@ -25,11 +25,14 @@ impl Store {
     /// differ from the earlier document's are replaced as wholes.
     ///
     /// # Errors
-    /// If the result is no object of the kind.
+    /// If the result is no object of the kind, or is refused.
     pub(crate) fn apply(&mut self, document: &Object, defaulted: Object) -> Result<Applied, WriteError> {
         let key = document.reference();
         let next = document.to_json().map_err(|error| invalid(&key, &error))?;
         let Some(live) = self.objects.get(&key).cloned() else {
+            let mut defaulted = defaulted;
+            self.fill_in(&mut defaulted)?;
+            self.admit_new(&defaulted)?;
             self.create(defaulted)?;
             self.applied.insert(key, next.to_string().into());
             return Ok(Applied::Created);
@@ -41,7 +44,7 @@ impl Store {
         let mut merged = live.to_json().map_err(|error| invalid(&key, &error))?;
         merge(&mut merged, &last, &next);
         let mut object = key.kind.read(merged).map_err(|error| invalid(&key, &error))?;
-        Self::admit_update(&live, &mut object)?;
+        self.admit_update(&live, &mut object)?;
         let before = self.version;
         self.replace(key.clone(), &live, object);
         self.applied.insert(key, next.to_string().into());

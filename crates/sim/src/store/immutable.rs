@@ -1,40 +1,37 @@
 //! What may not be changed once an object is there.
 
 use slicegate_api::jobset::{JobSet, ReplicatedJob};
-use slicegate_api::{ObjectMeta, PodTemplateSpec};
+use slicegate_api::{Job, Object, PodTemplateSpec};
 
-use slicegate_api::Object;
-
-use crate::defaults::{QUEUE_NAME, label};
-
-/// The field that was changed and may not be, if there is one.
-pub(super) fn changed(old: &Object, new: &Object) -> Option<String> {
-    if let (Object::LocalQueue(a), Object::LocalQueue(b)) = (old, new)
-        && a.spec.cluster_queue != b.spec.cluster_queue
-    {
-        return Some("spec.clusterQueue".to_owned());
+/// The field that was changed and may not be, if there is one. What Kueue has a say in is checked elsewhere.
+pub(crate) fn changed(old: &Object, new: &Object) -> Option<String> {
+    match (old, new) {
+        (Object::JobSet(a), Object::JobSet(b)) => jobset(a, b),
+        (Object::Job(a), Object::Job(b)) => job(a, b),
+        _ => None,
     }
-    if let (Object::JobSet(a), Object::JobSet(b)) = (old, new)
-        && let Some(field) = jobset(a, b)
-    {
-        return Some(field);
-    }
-    let queue = |meta: &ObjectMeta| label(meta, QUEUE_NAME).map(ToOwned::to_owned);
-    let runs = is_suspended(new) == Some(false);
-    (runs && queue(old.metadata()) != queue(new.metadata()))
-        .then(|| format!("metadata.labels[{QUEUE_NAME}] of a job that is not suspended"))
 }
 
-/// Whether a job is suspended; nothing for what is no job.
-fn is_suspended(object: &Object) -> Option<bool> {
-    let suspend = match object {
-        Object::Job(o) => o.spec.as_ref().and_then(|spec| spec.suspend),
-        Object::JobSet(o) => o.spec.suspend,
-        Object::RayJob(o) => o.spec.suspend,
-        Object::RayCluster(o) => o.spec.suspend,
-        _ => return None,
-    };
-    Some(suspend == Some(true))
+/// By the API server: what a Job runs stays, but for what says where its pods may run as long as it was never started.
+fn job(old: &Job, new: &Job) -> Option<String> {
+    let (a, b) = (old.spec.as_ref()?, new.spec.as_ref()?);
+    if a.completion_mode != b.completion_mode {
+        return Some("spec.completionMode".to_owned());
+    }
+    if a.selector != b.selector {
+        return Some("spec.selector".to_owned());
+    }
+    let indexed = b.completion_mode.as_deref() == Some("Indexed");
+    if a.completions != b.completions && !(indexed && b.completions == b.parallelism) {
+        return Some("spec.completions".to_owned());
+    }
+    let started = old.status.as_ref().is_some_and(|s| s.start_time.is_some());
+    let (mut a_template, mut b_template) = (a.template.clone(), b.template.clone());
+    if a.suspend == Some(true) && !started {
+        forget_injected(&mut a_template);
+        forget_injected(&mut b_template);
+    }
+    (a_template != b_template).then(|| "spec.template".to_owned())
 }
 
 /// By JobSet's webhook: what decides over its Jobs stays, but for what Kueue injects into the pods of a suspended one.

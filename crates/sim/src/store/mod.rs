@@ -4,9 +4,10 @@ pub(crate) use apply::Applied;
 mod apply;
 mod delete;
 mod history;
-mod immutable;
+pub(crate) mod immutable;
 mod parts;
 mod patch;
+mod webhooks;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,6 +16,8 @@ use slicegate_controller::{Change, Operation, WriteError};
 use slicegate_workload::Timestamp;
 
 pub use history::{History, Revision};
+
+pub(crate) use webhooks::Webhooks;
 
 use crate::names;
 
@@ -45,6 +48,7 @@ pub struct Store {
     keep_history: bool,
     version: u64,
     now: Timestamp,
+    webhooks: Webhooks,
 }
 
 impl Store {
@@ -119,10 +123,10 @@ impl Store {
         names::uid(&[key.kind.as_str(), &key.namespace, &key.name, &gone])
     }
 
-    /// Makes an object. System fields are filled in.
+    /// Makes an object. System fields are filled in, and what webhooks fill in.
     ///
     /// # Errors
-    /// If there is one of this name already, or it has no name.
+    /// If there is one of this name already, it has no name, or it is a job whose owner is not there.
     pub(crate) fn create(&mut self, mut object: Object) -> Result<Object, WriteError> {
         let key = object.reference();
         if key.name.is_empty() {
@@ -131,6 +135,7 @@ impl Store {
         if self.objects.contains_key(&key) {
             return Err(WriteError::AlreadyExists(key));
         }
+        self.fill_in(&mut object)?;
         let uid = self.next_uid(&key);
         let version = self.next_version();
         let now = self.now;
@@ -159,20 +164,25 @@ impl Store {
     /// Performs a write of the controller's.
     ///
     /// # Errors
-    /// As the API server would: the object is there already, is not there, or was changed in between.
+    /// As the API server would: the object is there already, is not there, was changed in between, or is refused.
     pub(crate) fn write(&mut self, operation: Operation) -> Result<Option<Object>, WriteError> {
         match operation {
-            Operation::Create(object) => self.create(object).map(Some),
+            Operation::Create(object) => {
+                self.admit_new(&object)?;
+                self.create(object).map(Some)
+            }
             Operation::Update(object) => {
                 let (key, old) = self.current(&object)?;
                 let mut object = object;
                 parts::keep_status(&mut object, &old);
+                self.admit_update(&old, &mut object)?;
                 Ok(self.replace_or_finish(&key, &old, object))
             }
             Operation::UpdateStatus(object) => {
                 let (key, old) = self.current(&object)?;
                 let mut next = old.clone();
                 parts::keep_status(&mut next, &object);
+                self.admit_status(&old, &next)?;
                 Ok(Some(self.replace(key, &old, next)))
             }
             Operation::Delete { object, uid } => {
@@ -357,7 +367,9 @@ mod tests {
     }
 
     fn workload(name: &str) -> Object {
-        Workload { metadata: named(name), ..Workload::default() }.into()
+        let pod_sets = vec![slicegate_api::kueue::PodSet { name: "main".to_owned(), ..Default::default() }];
+        let spec = slicegate_api::kueue::WorkloadSpec { pod_sets, ..Default::default() };
+        Workload { metadata: named(name), spec, ..Workload::default() }.into()
     }
 
     fn store() -> Store {
@@ -399,19 +411,19 @@ mod tests {
         if let Object::Workload(w) = &mut object {
             let w = std::sync::Arc::make_mut(w);
             w.spec.queue_name = "q".to_owned();
-            w.status.cluster_name = Some("c".to_owned());
+            w.status.accumulated_past_execution_time_seconds = Some(7);
         }
         let updated = store.write(Operation::Update(object.clone())).unwrap().unwrap();
         let Object::Workload(w) = &updated else { panic!() };
-        assert_eq!((w.spec.queue_name.as_str(), w.status.cluster_name.as_deref()), ("q", None));
+        assert_eq!((w.spec.queue_name.as_str(), w.status.accumulated_past_execution_time_seconds), ("q", None));
         let mut status = updated.clone();
         if let Object::Workload(w) = &mut status {
             let w = std::sync::Arc::make_mut(w);
             w.spec.queue_name = "other".to_owned();
-            w.status.cluster_name = Some("c".to_owned());
+            w.status.accumulated_past_execution_time_seconds = Some(7);
         }
         let Some(Object::Workload(w)) = store.write(Operation::UpdateStatus(status)).unwrap() else { panic!() };
-        assert_eq!((w.spec.queue_name.as_str(), w.status.cluster_name.as_deref()), ("q", Some("c")));
+        assert_eq!((w.spec.queue_name.as_str(), w.status.accumulated_past_execution_time_seconds), ("q", Some(7)));
         assert_eq!(w.metadata.generation, Some(2), "a status does not count");
     }
 

@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value};
 
-use slicegate_api::{ObjectRef, validation};
+use slicegate_api::ObjectRef;
 use slicegate_controller::WriteError;
 
-use super::{Applied, Store, immutable, parts};
+use super::{Applied, Store, parts};
 
 impl Store {
     /// Changes the fields of an object that a merge patch names: of its status, or of everything else.
@@ -27,34 +27,15 @@ impl Store {
         if status {
             let mut next = live.clone();
             parts::keep_status(&mut next, &object);
+            self.admit_status(&live, &next)?;
             object = next;
         } else {
             parts::keep_status(&mut object, &live);
-            Self::admit_update(&live, &mut object)?;
+            self.admit_update(&live, &mut object)?;
         }
         let before = self.version;
         self.replace_or_finish(key, &live, object);
         Ok(if self.version == before { Applied::Unchanged } else { Applied::Configured })
-    }
-
-    /// What webhooks and the API server do on an update: defaults are filled in, and what may not change or breaks a rule is
-    /// refused. A rule that the object broke before is not held against it.
-    pub(super) fn admit_update(
-        live: &slicegate_api::Object,
-        object: &mut slicegate_api::Object,
-    ) -> Result<(), WriteError> {
-        let invalid = |why: String| WriteError::Invalid { object: live.reference(), why };
-        if let slicegate_api::Object::JobSet(jobset) = object {
-            crate::defaults::default_jobset(std::sync::Arc::make_mut(jobset));
-        }
-        if let Some(field) = immutable::changed(live, object) {
-            return Err(invalid(format!("{field} cannot be changed")));
-        }
-        let rules = validation::Rules::default();
-        let before = validation::validate(live, &rules);
-        let new = validation::validate(object, &rules);
-        let new: Vec<String> = new.iter().filter(|f| !before.contains(f)).map(ToString::to_string).collect();
-        if new.is_empty() { Ok(()) } else { Err(invalid(new.join("; "))) }
     }
 }
 

@@ -486,6 +486,20 @@ mod tests {
     }
 
     #[test]
+    fn being_suspended_is_no_failure() {
+        let (mut world, key) = world(&json!([group("w", 2, &json!({}))]), 1);
+        for suspend in [true, false].repeat(20) {
+            let Some(Object::JobSet(jobset)) = world.store.get(&key).cloned() else { panic!("no {key}") };
+            let mut jobset = (*jobset).clone();
+            jobset.spec.suspend = Some(suspend);
+            world.store.put(jobset.into());
+            settle(&mut world);
+        }
+        let Some(Object::JobSet(jobset)) = world.store.get(&key) else { panic!("no {key}") };
+        assert_eq!((jobset.status.restarts.unwrap_or(0), &jobset.status.terminal_state), (0, &None));
+    }
+
+    #[test]
     fn a_failed_job_starts_the_jobset_again_until_it_may_not() {
         let (mut world, key) = world(&json!([group("w", 2, &json!({}))]), 1);
         let first = world.store.get(&ObjectRef::new(Kind::Job, "default", "a-w-0")).unwrap().uid().to_owned();

@@ -137,7 +137,10 @@ impl Fifo {
             status.conditions.retain(|c| c.type_ != condition.type_);
             status.conditions.push(condition);
         }
-        status.admission = admission.map(|a| serde_json::from_value(a).unwrap());
+        // What is finished keeps what it was given.
+        if !status.conditions.iter().any(|c| c.type_ == "Finished") {
+            status.admission = admission.map(|a| serde_json::from_value(a).unwrap());
+        }
         Operation::UpdateStatus(Object::Workload(w))
     }
 }
@@ -365,7 +368,8 @@ pub(crate) fn jobset(name: &str, slices: i64) -> Item {
 pub(crate) fn rayjob(name: &str) -> Item {
     item(json!({
         "kind": "RayJob",
-        "metadata": {"name": name, "labels": {"kueue.x-k8s.io/queue-name": "q"}},
+        "metadata": {"name": name, "labels": {"kueue.x-k8s.io/queue-name": "q"},
+            "annotations": {"kueue.x-k8s.io/elastic-job": "true"}},
         "spec": {"shutdownAfterJobFinishes": true, "entrypoint": "python train.py", "rayClusterSpec": {
             "enableInTreeAutoscaling": true,
             "headGroupSpec": {"template": {"spec": {"nodeSelector": {"cloud.google.com/gke-nodepool": "default-pool"},

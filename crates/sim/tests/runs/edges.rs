@@ -212,12 +212,12 @@ fn no_run_leaves_the_calendar() {
 fn what_may_not_be_changed_is_refused() {
     let first = queued_jobset("a", 1, 2, "");
     let changed = [
-        (first.replace("parallelism: 2", "parallelism: 4"), "spec.replicatedJobs cannot be changed"),
-        (first.replace("queue-name: lq", "queue-name: other"), "of a job that is not suspended cannot be changed"),
+        (first.replace("parallelism: 2", "parallelism: 4"), "spec.replicatedJobs: cannot be changed"),
+        (first.replace("queue-name: lq", "queue-name: other"), "cannot be changed while the job is not suspended"),
         (
             "apiVersion: kueue.x-k8s.io/v1beta2\nkind: LocalQueue\nmetadata: {name: lq}\nspec: {clusterQueue: x}\n"
                 .to_owned(),
-            "spec.clusterQueue cannot be changed",
+            "spec.clusterQueue: cannot be changed",
         ),
     ];
     for (change, why) in changed {

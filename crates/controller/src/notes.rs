@@ -229,12 +229,12 @@ fn with_words(text: &str, words: Option<&str>) -> String {
     words.map_or_else(|| text.to_owned(), |words| format!("{text}: {words}"))
 }
 
-/// The nodes of an evicted workload that are to be replaced, in brackets.
+/// The nodes of an evicted workload that were to be replaced, in brackets, as the condition `Evicted` names them.
 fn lost(key: &Key, evictions: &[Eviction]) -> String {
     let eviction = evictions.iter().find(|e| e.workload == *key);
-    let nodes = eviction.map_or(&[][..], |e| &e.status.unhealthy_nodes);
-    let names: Vec<String> = nodes.iter().map(ToString::to_string).collect();
-    if names.is_empty() { String::new() } else { format!(" ({})", list(&names, MOST_NAMED)) }
+    let condition = eviction.and_then(|e| e.status.conditions.get(&ConditionType::Evicted));
+    let nodes = condition.and_then(|c| c.message.split_once("unhealthy node(s): "));
+    nodes.map_or_else(String::new, |(_, nodes)| format!(" ({nodes})"))
 }
 
 /// What the status says.

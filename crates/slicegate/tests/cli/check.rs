@@ -25,6 +25,8 @@ fn the_examples_have_these_findings_and_no_others() {
     let (status, out, _) = run(&["check", "--output", "json", "examples/dws"]);
     assert_eq!(status, 0, "{out}");
     assert_eq!(codes(&out), ["SG0405", "SG0655"], "{out}");
+    let (status, out, _) = run(&["check", "--output", "json", "examples/slices"]);
+    assert_eq!((status, codes(&out)), (0, Vec::new()), "{out}");
 }
 
 #[test]

@@ -801,6 +801,14 @@ impl Controller {
             .max_by_key(|w| (!w.is_finished(), w.created, w.key.clone()))
     }
 
+    /// The workloads of a job that have not ended; all of them if all have. An elastic job has several while it changes its size.
+    pub(crate) fn current_workloads(&self, job: &ObjectRef) -> impl Iterator<Item = &Workload> {
+        let owned = self.store.get(job).map(|object| self.store.owned_by(object.uid(), Kind::Workload));
+        let all: Vec<&Workload> = owned.into_iter().flatten().filter_map(|r| self.workload(&key_of(&r))).collect();
+        let over = all.iter().all(|w| w.is_finished());
+        all.into_iter().filter(move |w| over || !w.is_finished())
+    }
+
     /// The job behind a workload, if its kind is known.
     pub fn job_of(&self, workload: &Key) -> Option<ObjectRef> {
         owner_ref(&self.store.workload(workload)?.metadata)

@@ -52,7 +52,9 @@ impl Controller {
                     list(&names, MOST_NAMED)
                 )
             }
-            Outcome::Evicted => format!("{name} is evicted: a node that it lost cannot be replaced"),
+            Outcome::Evicted => {
+                format!("{name} is evicted: a node that it lost cannot be replaced{}", lost(key, evictions))
+            }
             Outcome::Migrating => format!("{name} waits until a less favourable variant of it is gone"),
             Outcome::Dropped => return,
             _ => waits(&name, entry),
@@ -149,7 +151,9 @@ fn waits(name: &str, entry: &Entry) -> String {
         Cause::Deferred => "fits once the workloads that others preempt are gone".to_owned(),
         Cause::WaitingForQuota | Cause::Overtaken => short_of(explanation)
             .map_or_else(|| "waits for quota".to_owned(), |what| format!("waits for quota: {what}")),
-        Cause::WaitingForPlaces => "has quota, but others are where its pods would have to go".to_owned(),
+        Cause::WaitingForPlaces => {
+            with_words("has quota, but others are where its pods would have to go", written(entry).as_deref())
+        }
         Cause::PlacesNotFreed { .. } => {
             "waits: preemption could free quota for it, but no place for its pods".to_owned()
         }
@@ -161,7 +165,9 @@ fn waits(name: &str, entry: &Entry) -> String {
             || "has no flavor that takes its pods".to_owned(),
             |why| format!("has no flavor that takes its pods: {why}"),
         ),
-        Cause::TopologyPlacementFailed => "has quota, but its pods find no place together".to_owned(),
+        Cause::TopologyPlacementFailed => {
+            with_words("has quota, but its pods find no place together", written(entry).as_deref())
+        }
         Cause::WholeSlicesMissing => slices_missing(explanation).map_or_else(
             || "waits for whole slices".to_owned(),
             |(flavor, shortage)| format!("waits for whole slices of {flavor}: {shortage}"),
@@ -217,6 +223,18 @@ fn flavors(admission: &Admission) -> String {
         })
         .collect();
     parts.join(", ")
+}
+
+fn with_words(text: &str, words: Option<&str>) -> String {
+    words.map_or_else(|| text.to_owned(), |words| format!("{text}: {words}"))
+}
+
+/// The nodes of an evicted workload that were to be replaced, in brackets, as the condition `Evicted` names them.
+fn lost(key: &Key, evictions: &[Eviction]) -> String {
+    let eviction = evictions.iter().find(|e| e.workload == *key);
+    let condition = eviction.and_then(|e| e.status.conditions.get(&ConditionType::Evicted));
+    let nodes = condition.and_then(|c| c.message.split_once("unhealthy node(s): "));
+    nodes.map_or_else(String::new, |(_, nodes)| format!(" ({nodes})"))
 }
 
 /// What the status says.

@@ -144,6 +144,43 @@ fn strictly_after(world: &World, job: &ObjectRef, workload: &Workload) -> Option
     strict.then(|| format!("it waits behind others: ClusterQueue {name} takes jobs strictly in order (StrictFIFO)"))
 }
 
+/// Places are found on nodes that exist. What there is to say if a node pool could grow, but has none yet.
+fn absent_nodes(world: &World, workload: &Workload) -> Option<String> {
+    let queue = ObjectRef::new(Kind::LocalQueue, workload.metadata.namespace.as_deref()?, &*workload.spec.queue_name);
+    let Some(Object::LocalQueue(queue)) = world.store.get(&queue) else { return None };
+    let queue = ObjectRef::new(Kind::ClusterQueue, "", queue.spec.cluster_queue.as_str());
+    let Some(Object::ClusterQueue(queue)) = world.store.get(&queue) else { return None };
+    let flavors = queue.spec.resource_groups.iter().flat_map(|group| &group.flavors);
+    let flavors = flavors.filter_map(|flavor| {
+        match world.store.get(&ObjectRef::new(Kind::ResourceFlavor, "", flavor.name.as_str())) {
+            Some(Object::ResourceFlavor(flavor)) if flavor.spec.topology_name.is_some() => Some(flavor.clone()),
+            _ => None,
+        }
+    });
+    let mut pools: Vec<&str> = Vec::new();
+    for flavor in flavors {
+        for pool in &world.nodes.pools {
+            let empty = pool.nodes.is_empty() && pool.autoscaling.is_some_and(|(_, most)| most > 0);
+            let has =
+                |(key, value): (&String, &String)| pool.labels.get(key.as_str()).is_some_and(|have| **have == **value);
+            let wanted = workload.spec.pod_sets.iter().any(|set| {
+                let selector = set.template.spec.as_ref().and_then(|spec| spec.node_selector.as_ref());
+                selector.into_iter().flatten().all(has)
+            });
+            if empty && wanted && flavor.spec.node_labels.iter().all(has) && !pools.contains(&&*pool.name) {
+                pools.push(&pool.name);
+            }
+        }
+    }
+    (!pools.is_empty()).then(|| {
+        format!(
+            "node pool(s) {} have no nodes yet, and only nodes that exist count for topologies: keep some (minNodeCount), or \
+             have them provisioned by an admission check",
+            pools.join(", ")
+        )
+    })
+}
+
 fn verdict(world: &World, key: &ObjectRef, object: &Object) -> JobVerdict {
     let answer = |verdict, why| JobVerdict { job: key.clone(), verdict, why };
     match end_of(object) {
@@ -151,12 +188,14 @@ fn verdict(world: &World, key: &ObjectRef, object: &Object) -> JobVerdict {
         Some(Err(why)) => return answer(Verdict::Failed, Some(why)),
         None => {}
     }
-    let workload = world.store.owned_by(object.uid()).filter(|key| key.kind == Kind::Workload).find_map(|key| {
-        match world.store.get(key) {
-            Some(Object::Workload(workload)) => Some(workload.clone()),
-            _ => None,
-        }
+    // An elastic job has several Workloads: what counts is the one it runs as, or else the one that waits.
+    let workloads = world.store.owned_by(object.uid()).filter(|key| key.kind == Kind::Workload);
+    let workloads = workloads.filter_map(|key| match world.store.get(key) {
+        Some(Object::Workload(workload)) => Some(workload.clone()),
+        _ => None,
     });
+    let holds = |workload: &Workload, kind: &str| condition(workload, kind).is_some_and(|c| c.status == "True");
+    let workload = workloads.max_by_key(|w| (!holds(w, "Finished"), holds(w, "Admitted"), holds(w, "QuotaReserved")));
     let pods = || {
         if let Some(why) = world.hopeless.get(key) {
             return Some(why.clone());
@@ -194,6 +233,10 @@ fn verdict(world: &World, key: &ObjectRef, object: &Object) -> JobVerdict {
     }
     let why = condition(&workload, "QuotaReserved").map(|c| c.message.clone()).filter(|m| !m.is_empty());
     let why = if workload.spec.active == Some(false) { Some("the workload is deactivated".to_owned()) } else { why };
+    let why = why.map(|why| match absent_nodes(world, &workload) {
+        Some(absent) if why.contains("topology") => format!("{why}; {absent}"),
+        _ => why,
+    });
     let why = why.or_else(|| strictly_after(world, key, &workload));
     let was_evicted = condition(&workload, "Evicted").is_some();
     answer(if was_evicted { Verdict::Evicted } else { Verdict::NeverAdmitted }, why)

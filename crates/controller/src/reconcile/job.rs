@@ -100,12 +100,9 @@ impl Controller {
         if job.is_suspended() || job.finished().is_some() {
             return;
         }
-        let workload = self.workload_of(ancestor);
-        let may_run = if job.is_elastic(&self.config.engine.gates) {
-            workload.is_some_and(|w| !w.is_evicted())
-        } else {
-            workload.is_some_and(Workload::is_admitted)
-        };
+        // While an elastic owner asks for another size, it runs as the slice that it has, whatever becomes of the new one.
+        let elastic = job.is_elastic(&self.config.engine.gates);
+        let may_run = self.current_workloads(ancestor).any(|w| if elastic { !w.is_evicted() } else { w.is_admitted() });
         // The owner itself may not be managed yet, but was just started by whoever made it: it will be stopped.
         if may_run {
             return;

@@ -519,6 +519,31 @@ fn a_ray_job_grows_when_its_autoscaler_says_so() {
     assert_eq!((counts(&world, &job).last(), used(&world, "first")), (Some(&5), "5".to_owned()));
 }
 
+#[test]
+fn what_a_ray_job_started_runs_on_while_it_waits_for_more() {
+    let mut world = world("7", "40", &json!({}));
+    let job = world.put(ray_job(1));
+    world.settle();
+    let cluster = ray_runs(&mut world, &job);
+    // KubeRay's submitter is a Job of the RayJob, which is not elastic itself.
+    let uid = world.json(&job)["metadata"]["uid"].clone();
+    let submitter = world.put(json!({"kind": "Job", "metadata": {"name": "ray", "ownerReferences": [
+            {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "ray", "uid": uid, "controller": true}]},
+        "spec": {"suspend": false, "parallelism": 1, "template": {"spec": {"containers": [{"name": "c", "image": "ray"}]}}}}));
+    world.settle();
+    assert!(!suspended(&world, &submitter));
+    world.advance(1);
+    world.edit(&cluster, |v| v["spec"]["workerGroupSpecs"][0]["replicas"] = 9.into());
+    world.settle();
+    assert_eq!(counts(&world, &job), [3, 19], "there is no room for so many");
+    assert!(!suspended(&world, &submitter) && !suspended(&world, &job));
+    // The slice that waits may even be put aside: nothing of what runs depends on it.
+    let new = slices(&world, &job)[1].0.clone();
+    world.edit(&ObjectRef::new(Kind::Workload, &*new.namespace, &*new.name), |v| v["spec"]["active"] = false.into());
+    world.settle();
+    assert!(!suspended(&world, &submitter) && world.json(&cluster)["spec"].get("suspend").is_none_or(|s| s == false));
+}
+
 /// What matters in the end: the sizes of what is admitted and waits, usage, and whether jobs and pods run.
 fn outcome(world: &World, job: &ObjectRef) -> Value {
     let admitted: Vec<(bool, i32)> = slices(world, job)

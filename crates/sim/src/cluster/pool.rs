@@ -282,15 +282,22 @@ impl Pool {
         pool.matches(shape).then_some(pool).filter(|pool| pool.could_hold(shape))
     }
 
+    /// Whether nodes of the pool may differ in a label. The slices of cubes come and go, and with them the topology.
+    fn differs_by_node(&self, key: &str) -> bool {
+        is_of_node(key) || key == label::TOPOLOGY && self.is_cube()
+    }
+
+    /// Whether its nodes have the labels that pods of this shape select; those that differ from node to node may be any.
+    pub(crate) fn has_labels(&self, shape: &Shape) -> bool {
+        let of_pool = self.origin == Origin::Node;
+        let own = |key: &str| !of_pool && self.differs_by_node(key);
+        shape.selector.iter().all(|(key, value)| own(key) || self.labels.get(key).is_some_and(|have| have == value))
+    }
+
     /// Whether labels and taints of the pool's nodes let pods of this shape in.
     pub(crate) fn matches(&self, shape: &Shape) -> bool {
         let of_pool = self.origin == Origin::Node;
-        // The slices of cubes come and go, and with them the topology.
-        let own = |key: &str| !of_pool && (is_of_node(key) || key == label::TOPOLOGY && self.is_cube());
-        let selector_ok = shape
-            .selector
-            .iter()
-            .all(|(key, value)| own(key) || self.labels.get(key).is_some_and(|have| have == value));
+        let own = |key: &str| !of_pool && self.differs_by_node(key);
         let looks_at_nodes = |affinity: &slicegate_workload::NodeAffinity| {
             affinity
                 .required
@@ -298,7 +305,7 @@ impl Pool {
                 .flatten()
                 .any(|term| !term.match_fields.is_empty() || term.match_expressions.iter().any(|r| own(&r.key)))
         };
-        selector_ok
+        self.has_labels(shape)
             && shape
                 .affinity
                 .as_ref()

@@ -156,6 +156,25 @@ impl World {
         self.queue.schedule(at, Event::PodStart { pod: key.clone(), uid });
     }
 
+    /// Why a node of which the pool would do takes no pod, in a few words.
+    fn why_not_on(&self, name: &str) -> String {
+        let Some(node) = self.nodes.by_name.get(name).and_then(|id| self.nodes.node(*id)) else {
+            return format!("there is no node {name} (any more)");
+        };
+        if node.down || !node.ready {
+            return format!("node {name} is not ready");
+        }
+        if node.is_open() && !node.cordoned {
+            let more = if let Some(pod) = &node.chip_user {
+                format!(": pod {} has its chips", pod.name)
+            } else {
+                String::new()
+            };
+            return format!("node {name} has no room{more}");
+        }
+        format!("node {name} takes no pods now")
+    }
+
     /// Why a pod that waits finds no node, in a few words.
     pub(crate) fn why_pending(&self, key: &ObjectRef) -> Option<String> {
         let pending = self.nodes.pending.get(key)?;
@@ -166,13 +185,15 @@ impl World {
                 why
             } else if pool.nodes.is_empty() {
                 format!("node pool {} has no nodes yet", pool.name)
+            } else if let Some(name) = class.shape.selector.get("kubernetes.io/hostname") {
+                // It was sent there, or asks for it: no other node is of use.
+                self.why_not_on(name)
             } else {
                 format!("{} matching node pool(s) have no free node", class.pools.len())
             });
         }
         let shape = &class.shape;
-        let labels_fit =
-            |pool: &&super::pool::Pool| slicegate_workload::selector_matches(&shape.selector, &pool.labels);
+        let labels_fit = |pool: &&super::pool::Pool| pool.has_labels(shape);
         let Some(near) = self.nodes.pools.iter().find(labels_fit) else {
             let wanted: Vec<String> = shape.selector.iter().map(|(key, value)| format!("{key}={value}")).collect();
             return Some(format!("no node has the labels {}", wanted.join(", ")));

@@ -9,6 +9,7 @@ mod events;
 mod failures;
 mod faults;
 mod laws;
+mod places;
 mod report;
 mod slices;
 mod waits;

@@ -79,6 +79,26 @@ fn a_failed_write_gives_the_quota_back() {
 }
 
 #[test]
+fn quota_that_was_never_written_wakes_others_when_it_is_given_back() {
+    for result in [Written::Failed, Written::NotFound] {
+        let mut cluster = cluster(4);
+        cluster.submit("w", "q", 3, 0);
+        cluster.submit("other", "q", 2, 0);
+        for _ in 0..3 {
+            cluster.engine.cycle(cluster.now);
+        }
+        cluster.engine.flush(cluster.now);
+        for _ in 0..2 {
+            cluster.engine.cycle(cluster.now);
+        }
+        assert!(!cluster.engine.has_heads(cluster.now), "the other one is parked");
+        cluster.engine.admission_written(cluster.now, &key("w"), result);
+        cluster.engine.remove_workload(cluster.now, &key("w"));
+        assert!(cluster.engine.has_heads(cluster.now.plus_seconds(1)), "{result:?}");
+    }
+}
+
+#[test]
 fn a_write_to_a_workload_that_is_gone_leaves_nothing_behind() {
     let mut cluster = cluster(4);
     cluster.submit("w", "q", 3, 0);

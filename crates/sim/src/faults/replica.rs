@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use slicegate_api::{Kind, Object, ObjectRef};
-use slicegate_controller::{Change, Configuration, Controller, Write, WriteError, WriteOutcome};
+use slicegate_controller::{Change, Configuration, Controller, Write, WriteError, WriteId, WriteOutcome};
 use slicegate_workload::Timestamp;
 
 use super::dice::place;
@@ -35,6 +35,8 @@ pub(super) struct Replica {
     seen: BTreeMap<ObjectRef, Object>,
     told: VecDeque<Change>,
     pub(super) writes: Vec<Pending>,
+    /// The quotas that were known when writes were decided that went without an answer and may be tried again.
+    unanswered: BTreeMap<WriteId, Capacity>,
     pub(super) answers: VecDeque<(ObjectRef, WriteOutcome)>,
     /// How far its clock is ahead, in microseconds.
     pub(super) ahead: i64,
@@ -74,6 +76,7 @@ impl Replica {
             seen: BTreeMap::new(),
             told: VecDeque::new(),
             writes: Vec::new(),
+            unanswered: BTreeMap::new(),
             answers: VecDeque::new(),
             ahead: 0,
             wake_at: None,
@@ -241,7 +244,8 @@ impl Replica {
                     return Err(format!("{} is written twice at once", write.operation.object()));
                 }
                 texts.push(describe_write(&write));
-                self.writes.push(Pending { write, capacity: capacity.clone() });
+                let capacity = self.unanswered.remove(&write.id).unwrap_or_else(|| capacity.clone());
+                self.writes.push(Pending { write, capacity });
             }
         }
         self.controller.engine().check().map_err(|e| e.to_string())?;
@@ -266,6 +270,9 @@ impl Replica {
                 Err(WriteError::Unavailable { object, why: "connection closed".to_owned() })
             }
         };
+        if let Err(WriteError::Unavailable { .. }) = &result {
+            self.unanswered.insert(pending.write.id, pending.capacity);
+        }
         let text = format!(
             "{}: {}",
             describe_write(&pending.write),

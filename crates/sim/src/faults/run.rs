@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::Value;
 use slicegate_api::{Kind, Object, ObjectRef};
 use slicegate_controller::{Change, Controller, Operation};
 use slicegate_workload::Timestamp;
@@ -30,6 +31,8 @@ pub(super) struct Run {
     jobs: usize,
     /// Jobs that somebody started by hand.
     by_hand: BTreeSet<ObjectRef>,
+    /// What was there in the beginning.
+    objects: Vec<Object>,
     figures: Figures,
     trace: Option<Vec<String>>,
 }
@@ -61,6 +64,7 @@ impl Run {
             replicas: Vec::new(),
             jobs: 0,
             by_hand: BTreeSet::new(),
+            objects: setup.objects(),
             figures: Figures::default(),
             trace: keep_trace.then(Vec::new),
         }
@@ -73,8 +77,8 @@ impl Run {
     }
 
     pub(super) fn begin(&mut self) -> Result<(), String> {
-        for object in self.setup.objects() {
-            self.server.create(object);
+        for object in &self.objects {
+            self.server.create(object.clone());
         }
         let first = Replica::start(self.setup.configuration(), &self.server, usize::MAX, 0);
         self.replicas.push(first);
@@ -274,7 +278,7 @@ impl Run {
         let mut wakes = 0;
         for _ in 0..MOST_WISHES {
             self.settle()?;
-            if actors::restore(&mut self.server, &self.setup) {
+            if actors::restore(&mut self.server, &self.objects) {
                 self.after()?;
                 continue;
             }
@@ -339,12 +343,17 @@ impl Run {
         }
         let mut effects = fresh.reconcile(self.server.now);
         // How much is missing is told as of the last time that somebody looked.
-        effects.writes.retain(|w| !self.tells_only(&w.operation));
+        let circles = effects.writes.iter().any(|w| self.preempts_again(&w.operation));
+        effects.writes.retain(|w| !self.tells_only(&w.operation) && !self.preempts_again(&w.operation));
         if !effects.writes.is_empty() {
-            let texts: Vec<String> = effects.writes.iter().map(describe_write).collect();
+            let text = |w: &slicegate_controller::Write| {
+                format!("{} (changes {})", describe_write(w), self.differences(&w.operation).join(", "))
+            };
+            let texts: Vec<String> = effects.writes.iter().map(text).collect();
             return Err(format!("a controller that starts now wants more: {}", texts.join("; ")));
         }
-        if let Some(leader) = self.replicas.first()
+        if !circles
+            && let Some(leader) = self.replicas.first()
             && let Some(text) = differs(&leader.controller, &fresh)
         {
             return Err(text);
@@ -389,6 +398,27 @@ impl Run {
             status
         };
         silent(new) == silent(old)
+    }
+
+    /// What a write of a status changes of it.
+    fn differences(&self, operation: &Operation) -> Vec<String> {
+        let Operation::UpdateStatus(new) = operation else { return Vec::new() };
+        let Some(old) = self.server.store.get(&new.reference()) else { return Vec::new() };
+        let (Ok(old), Ok(new)) = (old.to_json(), new.to_json()) else { return Vec::new() };
+        let mut all = Vec::new();
+        compare("status", &old["status"], &new["status"], &mut all);
+        all
+    }
+
+    /// Whether a write evicts a workload that was preempted before and runs again. Nobody preempts the same workload twice
+    /// while nothing else changes, so that preemption never goes in circles; a controller that starts has no memory of that.
+    fn preempts_again(&self, operation: &Operation) -> bool {
+        let Operation::UpdateStatus(Object::Workload(new)) = operation else { return false };
+        let Some(Object::Workload(old)) = self.server.store.get(&Object::Workload(new.clone()).reference()) else {
+            return false;
+        };
+        let was = |kind: &str| old.status.conditions.iter().any(|c| c.type_ == kind && c.status == "False");
+        rules::is_true(&new.status.conditions, "Preempted") && was("Preempted") && was("Evicted")
     }
 
     /// A job runs exactly if its workload is admitted, and where that says.
@@ -494,6 +524,25 @@ impl Run {
             return Err(format!("{left} requests for {CAPACITY} are left"));
         }
         Ok(())
+    }
+}
+
+/// Where two documents differ.
+fn compare(path: &str, old: &Value, new: &Value, all: &mut Vec<String>) {
+    match (old, new) {
+        (Value::Object(a), Value::Object(b)) => {
+            let keys: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+            for key in keys {
+                compare(&format!("{path}.{key}"), &old[key.as_str()], &new[key.as_str()], all);
+            }
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            for (i, (a, b)) in a.iter().zip(b).enumerate() {
+                compare(&format!("{path}[{i}]"), a, b, all);
+            }
+        }
+        _ if old != new => all.push(format!("{path} from {old} to {new}")),
+        _ => {}
     }
 }
 

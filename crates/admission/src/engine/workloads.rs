@@ -61,6 +61,8 @@ impl Engine {
         self.forget_preemptor(id);
         if let Some(holding) = self.state.release(id) {
             self.changed_from_outside(holding.node);
+            // Its LocalQueue may be gone; what it held is free all the same.
+            self.request_flush(now, holding.node);
             self.flush_for(now, id);
             self.places_left(now, &holding);
         }

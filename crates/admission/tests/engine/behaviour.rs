@@ -496,17 +496,23 @@ fn a_cycle_of_cohorts_harms_only_itself() {
 
 #[test]
 fn quota_freed_behind_a_queue_that_is_gone_wakes_others() {
-    let mut cluster = cluster(2);
-    let other = LocalQueueSpec { key: key("other"), cluster_queue: "q".into(), ..LocalQueueSpec::default() };
-    cluster.engine.set_local_queue(cluster.now, other);
-    cluster.submit("runs", "q", 2, 0);
-    cluster.cycle();
-    cluster.submit("waits", "other", 2, 0);
-    cluster.settle(10).unwrap();
-    cluster.engine.remove_local_queue(cluster.now, &key("q"));
-    cluster.finish("runs");
-    cluster.settle(10).unwrap();
-    assert_eq!(cluster.running(), ["waits"]);
+    for deleted in [false, true] {
+        let mut cluster = cluster(2);
+        let other = LocalQueueSpec { key: key("other"), cluster_queue: "q".into(), ..LocalQueueSpec::default() };
+        cluster.engine.set_local_queue(cluster.now, other);
+        cluster.submit("runs", "q", 2, 0);
+        cluster.cycle();
+        cluster.submit("waits", "other", 2, 0);
+        cluster.settle(10).unwrap();
+        cluster.engine.remove_local_queue(cluster.now, &key("q"));
+        if deleted {
+            cluster.delete("runs");
+        } else {
+            cluster.finish("runs");
+        }
+        cluster.settle(10).unwrap();
+        assert_eq!(cluster.running(), ["waits"]);
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use serde_json::json;
 use slicegate_api::{Kind, ObjectRef};
 use slicegate_controller::{Change, Configuration, Operation, WriteError, WriteOutcome};
-use slicegate_workload::{ConditionType, Key};
+use slicegate_workload::{ConditionType, Key, Workload};
 
 use crate::api::World;
 use crate::batch::{job, reason, running, world};
@@ -59,7 +59,7 @@ fn a_workload_whose_job_is_not_seen_yet_is_given_ten_seconds() {
     let mut world = world("4", &json!({}));
     let stray = stray(&mut world);
     let key = Key::new("default", "stray");
-    let finished = |world: &World| world.controller.workload(&key).is_none_or(|w| w.is_finished());
+    let finished = |world: &World| world.controller.workload(&key).is_none_or(Workload::is_finished);
     world.settle();
     world.advance(9);
     world.settle();
@@ -78,7 +78,7 @@ fn a_controller_that_starts_knows_all_jobs_there_are() {
     stray(&mut world);
     world.restart(Configuration::default());
     world.settle();
-    assert!(world.controller.workload(&Key::new("default", "stray")).is_none_or(|w| w.is_finished()));
+    assert!(world.controller.workload(&Key::new("default", "stray")).is_none_or(Workload::is_finished));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use slicegate_workload::Timestamp;
 use super::dice::place;
 use super::rules;
 use super::server::{Capacity, Server};
+use super::setup::QUOTAS;
 
 /// How far ahead a change may be told that others of its kind should have been told before.
 const WINDOW: usize = 4;
@@ -235,9 +236,9 @@ impl Replica {
         self.wake_at = effects.wake_at;
         let mut texts = Vec::new();
         if !effects.writes.is_empty() {
-            let queues: Vec<Object> = self.seen.values().filter(|o| o.kind() == Kind::ClusterQueue).cloned().collect();
-            let known = queues.iter().filter_map(|o| self.controller.object(&o.reference()));
-            let capacity = rules::capacity(known);
+            let queues = QUOTAS.iter().map(|(name, _)| ObjectRef::new(Kind::ClusterQueue, "", *name));
+            let known: Vec<&Object> = queues.filter_map(|queue| self.controller.object(&queue)).collect();
+            let capacity = rules::capacity(known.into_iter());
             let mut objects = BTreeSet::new();
             for write in effects.writes {
                 if !objects.insert(write.operation.object()) {
@@ -284,11 +285,10 @@ impl Replica {
 
     /// The controller learns how a write fared.
     pub(super) fn answer(&mut self, server: &Server, which: u16) -> Option<String> {
-        let (reference, outcome) = self.answers.remove(place(which, self.answers.len()))?;
-        match &outcome.result {
-            Ok(Some(object)) => self.remember(object.clone()),
-            Ok(None) => drop(self.seen.remove(&reference)),
-            Err(_) => {}
+        let (_, outcome) = self.answers.remove(place(which, self.answers.len()))?;
+        // That it is gone the watches are still to tell.
+        if let Ok(Some(object)) = &outcome.result {
+            self.remember(object.clone());
         }
         let text = match &outcome.result {
             Ok(object) => format!("write {}: {}", outcome.id.0, object.as_ref().map_or("gone", |_| "done")),

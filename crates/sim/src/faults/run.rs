@@ -394,6 +394,7 @@ impl Run {
             for c in &mut status.conditions {
                 c.message.clear();
                 c.reason.clear();
+                c.observed_generation = None;
             }
             status
         };

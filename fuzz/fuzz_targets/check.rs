@@ -10,7 +10,9 @@ slicegate_fuzz::fuzz!(|data| {
     let Ok(manifest) = std::str::from_utf8(data) else { return };
     let env = BTreeMap::from([("A".to_owned(), "a: b".to_owned())]);
     let sources = [Source { name: "first".into(), text: manifest.to_owned(), env }];
-    let report = check(&load(&sources, &slicegate_manifest::Options::default()), &sources, &Options::default());
+    let mut how = slicegate_manifest::Options::default();
+    how.generated_names = true;
+    let report = check(&load(&sources, &how), &sources, &Options::default());
     let lines = manifest.lines().count();
     for finding in &report.findings {
         assert!(finding.diagnostic.line <= lines + 1, "{:?}", finding.diagnostic);

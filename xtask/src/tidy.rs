@@ -17,7 +17,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("slicegate-flavor", &["slicegate-workload"]),
     ("slicegate-preemption", &["slicegate-workload"]),
     ("slicegate-admission", &["slicegate-flavor", "slicegate-preemption", "slicegate-placement", "slicegate-tpu"]),
-    ("slicegate-api", &["slicegate-workload", "slicegate-placement"]),
+    ("slicegate-api", &["slicegate-workload", "slicegate-placement", "slicegate-tpu"]),
     ("slicegate-controller", &["slicegate-admission", "slicegate-api"]),
     ("slicegate-manifest", &["slicegate-api"]),
     ("slicegate-check", &["slicegate-manifest", "slicegate-controller", "slicegate-tpu"]),

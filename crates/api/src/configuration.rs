@@ -78,6 +78,8 @@ sections! {
         visibility_server: VisibilityServer,
         /// v1beta1 only; means nothing any more.
         queue_visibility: serde_json::Value,
+        /// What only Slicegate understands. Kueue refuses a file that has this.
+        slicegate: Slicegate,
     }
 
     /// The server of webhooks.
@@ -230,6 +232,12 @@ sections! {
         usage_sampling_interval: String,
         /// What a unit of a resource counts.
         resource_weights: BTreeMap<String, f64>,
+    }
+
+    /// What Slicegate can do beyond Kueue. All of it is off unless asked for.
+    Slicegate {
+        /// When an elastic job has grown, ProvisioningRequests ask only for the pods that were added.
+        provision_only_added_pods: bool,
     }
 
     /// How resources are counted.

@@ -18,6 +18,7 @@ mod path;
 pub mod provisioning;
 pub mod ray;
 pub mod scenario;
+pub mod slice;
 pub mod v1beta1;
 pub mod validation;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{ObjectMeta, jobset, kueue, provisioning, ray};
+use crate::{ObjectMeta, jobset, kueue, provisioning, ray, slice};
 
 macro_rules! objects {
     ($($variant:ident: $type:ty = $version:expr, $plural:literal, $scope:ident;)*) => {
@@ -133,6 +133,7 @@ objects! {
     ResourceFlavor: kueue::ResourceFlavor = kueue::API_VERSION, "resourceflavors", Cluster;
     RuntimeClass: crate::RuntimeClass = "node.k8s.io/v1", "runtimeclasses", Cluster;
     Secret: crate::Secret = "v1", "secrets", Namespaced;
+    Slice: slice::Slice = slice::API_VERSION, "slices", Cluster;
     Topology: kueue::Topology = kueue::API_VERSION, "topologies", Cluster;
     Workload: kueue::Workload = kueue::API_VERSION, "workloads", Namespaced;
     WorkloadPriorityClass: kueue::WorkloadPriorityClass = kueue::API_VERSION, "workloadpriorityclasses", Cluster;

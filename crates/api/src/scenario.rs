@@ -44,6 +44,9 @@ pub struct ScenarioSpec {
     /// What the provider does with ProvisioningRequests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dws: Option<Dws>,
+    /// How long it takes to form a slice of partitions (GKE dynamic slicing); absent means 1 min.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slice_formation: Option<String>,
     /// How long a node may idle before it goes; absent means 10 min.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale_down_after: Option<String>,

@@ -27,9 +27,9 @@ impl<'a> Allowed<'a> {
             let Some(codes) = object.metadata().annotations.as_ref().and_then(|a| a.get(ANNOTATION)) else { continue };
             let codes: BTreeSet<&str> = codes.split([',', ' ', '\n']).filter(|c| !c.is_empty()).collect();
             let file = sources.get(document.source).map_or("", |s| s.name.as_str());
-            let name = match object.namespace() {
-                "" => document.title(),
-                namespace => format!("{} {namespace}/{}", object.kind(), object.name()),
+            let name = match (object.namespace(), document.title().split_once(' ')) {
+                ("", _) | (_, None) => document.title(),
+                (namespace, Some((kind, name))) => format!("{kind} {namespace}/{name}"),
             };
             of_names.entry((file, name)).or_default().extend(&codes);
             of_objects.insert(place(document), codes);

@@ -9,8 +9,23 @@ pub(crate) fn findings(diagnostics: &[Diagnostic], out: &mut Sink<'_>) {
     for diagnostic in diagnostics {
         let code = special(diagnostic).unwrap_or_else(|| general(diagnostic.code));
         if let Some(rule) = by_code(code) {
-            out.take(rule, diagnostic.clone());
+            let help = advice(diagnostic);
+            out.take(rule, Diagnostic { help: help.unwrap_or_else(|| diagnostic.help.clone()), ..diagnostic.clone() });
         }
+    }
+}
+
+/// What to write instead where that takes more than the name of a field.
+fn advice(d: &Diagnostic) -> Option<String> {
+    let text = d.message.strip_prefix("expected a mapping, found the text ").map(|t| t.trim_matches('"'));
+    match (d.path.as_str(), text) {
+        ("spec.preemption.borrowWithinCohort", Some(policy)) => {
+            Some(format!("write `borrowWithinCohort: {{policy: {policy}}}`"))
+        }
+        ("spec.admissionChecks", _) if d.code == Code::UnknownField => {
+            Some("write `admissionChecksStrategy: {admissionChecks: [{name: CHECK}]}`".to_owned())
+        }
+        _ => None,
     }
 }
 

@@ -42,11 +42,11 @@ pub fn sarif(report: &Report, version: &str) -> Value {
 
 fn result(finding: &Finding, index: Option<usize>) -> Value {
     let d = &finding.diagnostic;
-    let help = if d.help.is_empty() { String::new() } else { format!(" {}.", sentence(&d.help)) };
+    let help = if d.help.is_empty() { String::new() } else { format!(" {}", sentence(&d.help)) };
     let mut result = json!({
         "ruleId": finding.rule.code,
         "level": level(d.severity),
-        "message": {"text": format!("{}.{help}", sentence(&d.message))},
+        "message": {"text": format!("{}{help}", sentence(&d.message))},
         "locations": [{
             "physicalLocation": {
                 "artifactLocation": {"uri": uri(&d.file)},
@@ -57,20 +57,29 @@ fn result(finding: &Finding, index: Option<usize>) -> Value {
                     "endColumn": d.column.saturating_add(d.length),
                 },
             },
-            "logicalLocations": [{"fullyQualifiedName": format!("{} {}", d.object, d.path).trim(), "kind": "object"}],
         }],
     });
+    let name = format!("{} {}", d.object, d.path);
+    if let Some(location) = result.pointer_mut("/locations/0").filter(|_| !name.trim().is_empty()) {
+        location["logicalLocations"] = json!([{"fullyQualifiedName": name.trim(), "kind": "object"}]);
+    }
     if let (Some(index), Some(fields)) = (index, result.as_object_mut()) {
         fields.insert("ruleIndex".to_owned(), index.into());
     }
     result
 }
 
-/// With a capital, and without a full stop of its own.
+/// With a full stop unless it is a question, and with a capital unless it begins with what is written small: a field, a code.
 fn sentence(text: &str) -> String {
+    let end = if text.ends_with(['.', '?', '!']) { "" } else { "." };
+    let word = text.split(' ').next().unwrap_or_default();
+    let plain = word.trim_end_matches([',', ':', ';']).chars().all(|c| c.is_ascii_lowercase());
     let mut chars = text.chars();
-    let first = chars.next().map(|c| c.to_uppercase().collect::<String>()).unwrap_or_default();
-    format!("{first}{}", chars.as_str().trim_end_matches('.'))
+    let first = chars.next().filter(|_| plain).map(|c| c.to_ascii_uppercase());
+    match first {
+        Some(first) => format!("{first}{}{end}", chars.as_str()),
+        None => format!("{text}{end}"),
+    }
 }
 
 const fn level(severity: Severity) -> &'static str {
@@ -103,6 +112,17 @@ fn uri(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn findings_become_sentences() {
+        assert_eq!(sentence("there is no ClusterQueue a"), "There is no ClusterQueue a.");
+        assert_eq!(sentence("did you mean v5e?"), "Did you mean v5e?");
+        assert_eq!(sentence("minReplicas 2 is more than maxReplicas 1"), "minReplicas 2 is more than maxReplicas 1.");
+        assert_eq!(sentence("flavor f, and no more."), "Flavor f, and no more.");
+        assert_eq!(sentence("ct5lp-hightpu-4t makes 4x4"), "ct5lp-hightpu-4t makes 4x4.");
+        assert_eq!(sentence("élan"), "élan.");
+        assert_eq!(sentence(""), ".");
+    }
 
     #[test]
     fn paths_become_uris() {

@@ -253,6 +253,8 @@ pub fn from_file(file: &file::Configuration) -> Result<FromFile, Vec<Configurati
             reading.seconds(&format!("{at}.afterDeactivatedByKueue"), policies.after_deactivated_by_kueue.as_ref());
     }
     let frameworks = integrations(&mut reading, file, older, &mut configuration);
+    configuration.provision_only_added_pods =
+        file.slicegate.as_ref().and_then(|s| s.provision_only_added_pods).unwrap_or(false);
     for (name, on) in file.feature_gates.iter().flatten() {
         gate(&mut reading, &mut configuration, name, *on);
     }
@@ -502,6 +504,16 @@ mod tests {
         assert!(said.configuration.short_workload_names);
         assert_eq!(said.configuration.retention_after_finished_seconds, Some(3_600));
         assert_eq!(said.ignored.len(), 2, "{:?}", said.ignored);
+    }
+
+    #[test]
+    fn what_goes_beyond_kueue_is_off_unless_it_is_asked_for() {
+        for version in [V1BETA1, V1BETA2] {
+            let asked = |section: Value| read(version, section).unwrap().configuration.provision_only_added_pods;
+            assert!(!asked(json!({})) && !asked(json!({"slicegate": {}})));
+            assert!(asked(json!({"slicegate": {"provisionOnlyAddedPods": true}})));
+            assert!(!asked(json!({"slicegate": {"provisionOnlyAddedPods": false}})));
+        }
     }
 
     #[test]

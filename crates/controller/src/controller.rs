@@ -160,7 +160,9 @@ pub(crate) struct Synced {
 ///
 /// Before the first [`Controller::reconcile`] every object that exists must have been observed: an owner that is not known is
 /// taken to be gone.
-#[derive(Debug)]
+///
+/// A clone goes on from the same state by itself, so that several futures can be tried.
+#[derive(Clone, Debug)]
 pub struct Controller {
     pub(crate) config: Configuration,
     /// Which jobs are managed.

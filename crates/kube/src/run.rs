@@ -22,7 +22,7 @@ use crate::perform::{self, Seen as Base};
 use crate::watch::{self as watches, Seen};
 
 /// Objects that nothing is decided about.
-const UNWATCHED: [Kind; 3] = [Kind::ConfigMap, Kind::Pod, Kind::Secret];
+const UNWATCHED: [Kind; 4] = [Kind::ConfigMap, Kind::Pod, Kind::Secret, Kind::Slice];
 /// How many sightings are taken in before the controller is asked what follows.
 const MOST_AT_ONCE: usize = 4_096;
 /// How long Events may still be sent at the end.

@@ -143,7 +143,7 @@ impl Diagnostic {
         let bar = paint.with("1;34", "|");
         let pad = " ".repeat(gutter);
         let arrow = paint.with("1;34", "-->");
-        writeln!(out, "{pad}{arrow} {}:{}:{}", self.file, self.line, self.column)?;
+        writeln!(out, "{pad}{arrow} {}:{}:{}", printable(&self.file), self.line, self.column)?;
         let shown = Excerpt::of(&self.text, self.column.saturating_sub(self.text_column), self.length);
         writeln!(out, "{pad} {bar}")?;
         writeln!(out, "{} {bar} {}", paint.with("1;34", &self.line.to_string()), shown.text)?;
@@ -287,7 +287,12 @@ mod tests {
 
     #[test]
     fn control_characters_do_not_reach_the_terminal() {
-        let d = Diagnostic { text: "a\u{1b}[31mb".into(), message: "m\u{7}".into(), ..sample() };
+        let d = Diagnostic {
+            file: "f\u{1b}[31m".into(),
+            text: "a\u{1b}[31mb".into(),
+            message: "m\u{7}".into(),
+            ..sample()
+        };
         assert!(!d.to_string().contains(['\u{1b}', '\u{7}']));
     }
 }

@@ -30,6 +30,11 @@ pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     longer.next().filter(|_| longer.next().is_none())
 }
 
+/// Whether a name is another one with a slip or two: closer than [`nearest`] asks for.
+pub fn is_slip(name: &str, of: &str) -> bool {
+    name != of && distance(name, of) <= 2
+}
+
 /// How many letters must be changed, added, taken away or swapped with the next.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.to_lowercase().chars().collect(), b.to_lowercase().chars().collect());

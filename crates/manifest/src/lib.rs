@@ -27,7 +27,7 @@ mod wording;
 mod yaml;
 
 pub use diagnostic::{Code, Diagnostic, Severity};
-pub use known::nearest;
+pub use known::{is_slip, nearest};
 pub use load::{Body, Document, Loaded, Options, Texts, load};
 pub use position::{Position, Positions};
 pub use source::{PathSpec, Source, SourceError, sources_from_paths};

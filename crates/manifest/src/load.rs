@@ -53,7 +53,7 @@ impl Document {
     /// What it is, as `JobSet multislice-1slice`.
     pub fn title(&self) -> String {
         match &self.body {
-            Body::Object(object) => format!("{} {}", object.kind(), object.name()),
+            Body::Object(object) => format!("{} {}", object.kind(), shown_name(object)),
             Body::NodePool(pool) => format!("NodePool {}", pool.name),
             Body::Scenario(scenario) => {
                 format!("Scenario {}", scenario.metadata.name.as_deref().unwrap_or_default())
@@ -138,6 +138,14 @@ impl Document {
     }
 }
 
+/// The name of an object, or what its name will begin with.
+fn shown_name(object: &Object) -> &str {
+    match object.name() {
+        "" => object.metadata().generate_name.as_deref().unwrap_or_default(),
+        name => name,
+    }
+}
+
 /// Sources whose lines have been counted.
 pub struct Texts<'a>(Vec<(&'a str, Lines<'a>)>);
 
@@ -172,11 +180,14 @@ impl Loaded {
 pub struct Options {
     /// Whether to say that objects of a kind that is not known were skipped.
     pub note_unknown_kinds: bool,
+    /// Whether `metadata.generateName` will do instead of a name, as it does for `kubectl create`. The object stays without a
+    /// name.
+    pub generated_names: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { note_unknown_kinds: true }
+        Self { note_unknown_kinds: true, generated_names: false }
     }
 }
 
@@ -192,8 +203,8 @@ pub fn load(sources: &[Source], options: &Options) -> Loaded {
         let first = report.loaded.diagnostics.len();
         for problem in parsed.problems {
             let span = filled.original_span(problem.span);
-            let entry =
-                Entry { code: problem.code, span, message: problem.message, help: problem.help, ..Entry::default() };
+            let help = if is_template(lines.excerpt(span.start).0) { TEMPLATE_HELP.to_owned() } else { problem.help };
+            let entry = Entry { code: problem.code, span, message: problem.message, help, ..Entry::default() };
             report.add(&context, entry);
         }
         for node in parsed.documents {
@@ -204,6 +215,13 @@ pub fn load(sources: &[Source], options: &Options) -> Loaded {
         }
     }
     report.loaded
+}
+
+const TEMPLATE_HELP: &str = "this looks like a template: give what comes out of it, such as of `helm template`";
+
+/// Whether a line holds something for Helm, Jinja or the like to fill in.
+fn is_template(line: &str) -> bool {
+    line.contains("{{") && line.contains("}}") || line.trim_start().starts_with("{%")
 }
 
 /// Text that looks like JSON is read as JSON, unless only YAML makes sense of it.
@@ -259,6 +277,10 @@ pub(crate) struct Report {
 impl Report {
     fn new(options: Options) -> Self {
         Self { options, loaded: Loaded::default(), errors: 0, unknown: BTreeSet::new() }
+    }
+
+    pub(crate) fn options(&self) -> Options {
+        self.options
     }
 
     pub(crate) fn errors(&self) -> usize {

@@ -356,7 +356,8 @@ impl Context<'_> {
         let meta = object.metadata();
         let named = |name: &Option<String>| name.as_deref().is_some_and(|n| !n.is_empty());
         let wrong = stand_ins.iter().any(|path| path.starts_with("metadata"));
-        if !wrong && !named(&meta.name) {
+        let generated = report.options().generated_names && named(&meta.generate_name);
+        if !wrong && !named(&meta.name) && !generated {
             let help = if named(&meta.generate_name) {
                 "write a name: what is applied needs one of its own, generateName will not do"
             } else {

@@ -44,7 +44,7 @@ pub enum SourceError {
         line: usize,
     },
     /// There is nothing to read in a folder.
-    #[error("{path}: no .yaml, .yml or .json file in this folder")]
+    #[error("{path}: no .yaml, .yml or .json file in this folder; folders in it are not entered")]
     EmptyFolder {
         /// The folder.
         path: String,

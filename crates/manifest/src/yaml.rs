@@ -75,6 +75,10 @@ fn parse_chunk(start: usize, text: &str, parsed: &mut Parsed) {
 }
 
 fn syntax(text: &str, start: usize, at: usize, info: &str) -> Problem {
+    if info.contains("recursion limit") {
+        let message = format!("nested more than {MAX_DEPTH} levels deep");
+        return Problem { code: Code::TooLarge, span: Span::new(at, at), message, help: String::new() };
+    }
     let offset = at.saturating_sub(start);
     let line_start = text.get(..offset).and_then(|t| t.rfind('\n')).map_or(0, |i| i.saturating_add(1));
     let line = text.get(line_start..).and_then(|t| t.lines().next()).unwrap_or_default();
@@ -428,8 +432,8 @@ mod tests {
 
     #[test]
     fn depth_is_limited_also_through_aliases() {
-        assert_eq!(problem(&"[".repeat(100_000)).0, Code::Syntax);
-        assert_eq!(problem(&(0..200).map(|i| " ".repeat(i) + "a:\n").collect::<String>()).0, Code::Syntax);
+        assert_eq!(problem(&"[".repeat(100_000)).0, Code::TooLarge);
+        assert_eq!(problem(&(0..200).map(|i| " ".repeat(i) + "a:\n").collect::<String>()).0, Code::TooLarge);
         let mut text = "a0: &a0 x\n".to_owned();
         for i in 1..200 {
             let _ = writeln!(text, "a{i}: &a{i} [*a{}]", i - 1);

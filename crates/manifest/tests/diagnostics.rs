@@ -388,3 +388,22 @@ fn what_is_applied_has_a_name_of_its_own() {
         assert_eq!(found[0].help.contains("generateName"), meta.contains("generateName"));
     }
 }
+
+#[test]
+fn templates_are_told_from_mistakes() {
+    let text = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Values.name }}\n{{- if .Values.more }}\ndata: {}\n{{- end }}\n";
+    let found = read(text).diagnostics;
+    assert!(!found.is_empty() && found.iter().all(|d| d.help.contains("template")), "{found:?}");
+    let other = read("a: {b: {c: 1}\n").diagnostics;
+    assert!(other.iter().all(|d| !d.help.contains("template")), "{other:?}");
+}
+
+#[test]
+fn generated_names_will_do_where_objects_are_created() {
+    let mut how = Options::default();
+    how.generated_names = true;
+    let text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: x-}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: ''}\n";
+    let loaded = load(&[Source { name: "a".into(), text: text.into(), ..Source::default() }], &how);
+    assert_eq!(loaded.documents.iter().map(Document::title).collect::<Vec<_>>(), ["ConfigMap x-"]);
+    assert_eq!(loaded.diagnostics.iter().map(|d| (d.code, d.line)).collect::<Vec<_>>(), [(Code::MissingField, 7)]);
+}

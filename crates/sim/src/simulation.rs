@@ -133,6 +133,24 @@ pub enum Violation {
         /// The node.
         node: Box<str>,
     },
+    /// A Slice that is formed or being formed has not all of its nodes, or a node is marked for one that is not.
+    #[error("Slice {slice} is on {nodes} nodes, but it has {hosts}: it must be whole or absent")]
+    PartialSlice {
+        /// The Slice.
+        slice: Box<str>,
+        /// Its nodes.
+        nodes: usize,
+        /// Those that it should have.
+        hosts: usize,
+    },
+    /// Chips of a node belong to several Slices.
+    #[error("the chips of node {node} belong to several Slices: {}", slices.join(", "))]
+    SharedPartition {
+        /// The node.
+        node: Box<str>,
+        /// The Slices.
+        slices: Vec<String>,
+    },
     /// Pods of several Jobs lie in one exclusive topology domain.
     #[error("{domain} holds pods of several exclusive Jobs of one priority: {}", keys.join(", "))]
     SharedDomain {
@@ -348,6 +366,7 @@ impl<A: Admission> Simulation<A> {
         }
         let key = document.reference();
         let mut completed = defaults::complete(document.clone());
+        self.world.complete_for_slices(&mut completed);
         if let Object::Job(job) = &mut completed {
             let uid = self.world.store.next_uid(&key);
             crate::workloads::job::complete_job(std::sync::Arc::make_mut(job), &uid);
@@ -477,6 +496,7 @@ impl World {
     /// Everything that does not hold and should.
     pub(crate) fn violations(&self) -> Vec<Violation> {
         let mut found = Vec::new();
+        self.check_slices(&mut found);
         for pool in &self.nodes.pools {
             if let crate::cluster::pool::Growth::Whole { hosts } = pool.growth {
                 let nodes = pool.nodes.len();

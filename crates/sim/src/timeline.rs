@@ -28,6 +28,8 @@ pub enum EntryKind {
     Check,
     /// Something about a ProvisioningRequest.
     ProvisioningRequest,
+    /// Something about a Slice.
+    Slice,
     /// A node pool grows.
     ScaleUp,
     /// Nodes came.
@@ -81,6 +83,7 @@ impl EntryKind {
             Self::Deactivated => "deactivated",
             Self::Check => "check",
             Self::ProvisioningRequest => "provisioningRequest",
+            Self::Slice => "slice",
             Self::ScaleUp => "scaleUp",
             Self::NodesReady => "nodesReady",
             Self::ScaleDown => "scaleDown",

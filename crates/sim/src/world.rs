@@ -10,7 +10,8 @@ use slicegate_workload::Timestamp;
 use crate::clock::EventQueue;
 use crate::cluster::dws::Step;
 use crate::cluster::published::Published;
-use crate::cluster::{ClassId, NodeId, Nodes, PoolId};
+use crate::cluster::slices::Slices;
+use crate::cluster::{ClassId, NodeId, Nodes, PoolId, slice_check};
 use crate::defaults::annotation;
 use crate::duration::parse_duration;
 use crate::narrator::Narrator;
@@ -48,6 +49,10 @@ pub(crate) enum Event {
     NodesBack { pool: PoolId, number: u64 },
     /// A ProvisioningRequest goes on.
     Request { request: ObjectRef, uid: Box<str>, step: Step },
+    /// Forming a Slice is done.
+    SliceFormed { slice: Box<str>, uid: Box<str> },
+    /// A workload has waited long enough for its Slices, the first of which is this one.
+    SlicesLate { workload: ObjectRef, slice: Box<str>, uid: Box<str> },
     /// A finished object has lived long enough.
     Expire { object: ObjectRef, uid: Box<str> },
     /// The controller asked to be called.
@@ -74,6 +79,7 @@ pub(crate) struct World {
     pub(crate) nodes: Nodes,
     pub(crate) published: Published,
     pub(crate) dirty: Dirty,
+    pub(crate) slices: Slices,
     pub(crate) timeline: Vec<Entry>,
     pub(crate) warnings: Vec<String>,
     warned: BTreeSet<String>,
@@ -195,6 +201,8 @@ impl World {
             Event::NodesBack { pool, number } => self.nodes_back(pool, number),
             Event::ScaleDown { pool, idle_since } => self.scale_down(pool, idle_since),
             Event::Request { request, uid, step } => self.request_step(&request, &uid, step),
+            Event::SliceFormed { slice, uid } => self.slice_formed(&slice, &uid),
+            Event::SlicesLate { workload, slice, uid } => self.slices_late(&workload, &slice, &uid),
             Event::Expire { object, uid } => {
                 if self.store.get(&object).is_some_and(|now| now.uid() == &*uid) {
                     if let Some(verdict) = verdict_on(self, &object) {
@@ -255,8 +263,21 @@ impl World {
                 }
                 self.observe_pod(&key, pod, gone);
                 self.gauge.pod_changed(&key);
+                if (gone || crate::cluster::is_over(pod)) && !self.slices.closing.is_empty() {
+                    let closing = std::mem::take(&mut self.slices.closing);
+                    self.slices.dirty.extend(closing);
+                }
             }
-            Object::Node(_) => self.observe_node(object, gone),
+            Object::Node(_) => {
+                self.observe_node(object, gone);
+                self.slices.changed = true;
+            }
+            Object::AdmissionCheck(_) => self.note_slice_check(object, gone),
+            Object::Slice(slice) => {
+                self.slices.changed = true;
+                self.slices.dirty.extend(slice_check::owner(&slice.metadata));
+            }
+            Object::Workload(_) if !self.slices.checks.is_empty() => _ = self.slices.dirty.insert(key),
             Object::ResourceFlavor(_) if !gone => self.note_flavor(object),
             _ => {}
         }
@@ -312,6 +333,13 @@ impl World {
         }
         for key in std::mem::take(&mut self.dirty.requests) {
             self.sync_request(&key);
+            any = true;
+        }
+        if std::mem::take(&mut self.slices.changed) {
+            self.sync_slices();
+        }
+        for key in std::mem::take(&mut self.slices.dirty) {
+            self.sync_slice_check(&key);
             any = true;
         }
         any || self.store.has_changes() || self.schedule_pods()

@@ -21,7 +21,8 @@ pub(crate) fn run(args: &CheckArgs, matches: &ArgMatches) -> Result<ExitCode, St
         return Ok(ExitCode::SUCCESS);
     }
     let mut options = Options::default();
-    for code in &args.allow {
+    // An empty one is what scripts make of a variable without a value.
+    for code in args.allow.iter().filter(|code| !code.trim().is_empty()) {
         match by_code(code) {
             Some(rule) => options.allow.insert(rule.code.to_owned()),
             None => return Err(explain(code).err().map_or_else(String::new, |why| format!("--allow {code}: {why}"))),
@@ -30,6 +31,7 @@ pub(crate) fn run(args: &CheckArgs, matches: &ArgMatches) -> Result<ExitCode, St
     let sources = inputs::texts(&args.places(matches)?, &inputs::ambient())?;
     let mut how = slicegate_manifest::Options::default();
     how.note_unknown_kinds = false;
+    how.generated_names = true;
     let loaded = load(&sources, &how);
     if loaded.documents.is_empty() && loaded.diagnostics.is_empty() && loaded.invalid.is_empty() {
         eprintln!("warning: there is nothing to check: no object of a kind that is known");

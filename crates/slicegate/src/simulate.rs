@@ -81,12 +81,13 @@ pub(crate) fn in_colour(choice: Colour, to_terminal: bool) -> bool {
 }
 
 /// The tables that are printed, and the command that would print each.
-const TABLES: [(Resource, bool, &str); 5] = [
+const TABLES: [(Resource, bool, &str); 6] = [
     (Resource::Workloads, false, "kubectl get workloads"),
     (Resource::JobSets, false, "kubectl get jobsets"),
     (Resource::RayJobs, false, "kubectl get rayjobs"),
     (Resource::Jobs, false, "kubectl get jobs"),
     (Resource::Pods, true, "kubectl get pods -o wide"),
+    (Resource::Slices, false, "kubectl get slices"),
 ];
 
 fn text(args: &SimulateArgs, outcome: &Outcome, at: &[i64], colour: bool) -> String {

@@ -88,6 +88,24 @@ impl SuperSlice {
         }
     }
 
+    /// What a dynamic slice of any size is formed of: the shape of its partitions, which has a label on nodes
+    /// ([`label::partition_id`](crate::label::partition_id)), and their number. From a cube on these are whole cubes; below it
+    /// is one part of a cube.
+    ///
+    /// ```
+    /// use slicegate_tpu::{SuperSlice, Topology};
+    ///
+    /// assert_eq!(SuperSlice::partitions_of("4x4x8".parse()?)?, (Topology::CUBE, 2));
+    /// assert_eq!(SuperSlice::partitions_of("2x2x4".parse()?)?, ("2x2x4".parse()?, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn partitions_of(topology: Topology) -> Result<(Topology, u32), IllegalSuperSlice> {
+        if topology != Topology::CUBE && crate::label::partition_id(topology).is_some() {
+            return Ok((topology, 1));
+        }
+        Self::new(topology).map(|slice| (Topology::CUBE, slice.cubes()))
+    }
+
     /// Every dynamic slice of whole cubes, in order of first, second and third size.
     pub fn all() -> impl Iterator<Item = Self> {
         Accelerator::Tpu7x.topologies().filter_map(|topology| Self::new(topology).ok())
@@ -177,6 +195,20 @@ mod tests {
             "12x12x16",
             "no dynamic slice is 12x12x16: it has 36 cubes, and 32 is the limit; did you mean 8x16x16?",
         );
+    }
+
+    #[test]
+    fn partitions_make_up_the_slice() {
+        for slice in SuperSlice::all() {
+            assert_eq!(SuperSlice::partitions_of(slice.topology()), Ok((Topology::CUBE, slice.cubes())));
+        }
+        for shape in ["2x2x1", "2x2x2", "2x2x4", "2x4x4"] {
+            let topology: Topology = shape.parse().unwrap();
+            assert_eq!(SuperSlice::partitions_of(topology), Ok((topology, 1)));
+        }
+        for shape in ["1x1x1", "2x4", "4x2x2", "2x2x8", "8x4x4"] {
+            assert!(SuperSlice::partitions_of(shape.parse().unwrap()).is_err(), "{shape}");
+        }
     }
 
     #[test]

@@ -83,8 +83,15 @@ struct Tools {
     planner: Planner,
 }
 
-/// Queues, quota and decisions. See the [crate documentation](crate).
-#[derive(Debug)]
+impl Clone for Tools {
+    /// Buffers hold nothing between decisions.
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+/// Queues, quota and decisions. See the [crate documentation](crate). A clone goes on from the same state by itself.
+#[derive(Clone, Debug)]
 pub struct Engine {
     config: Config,
     requests: RequestOptions,

@@ -1,7 +1,7 @@
-//! Rules of JobSet and KubeRay for their own kinds, as far as whoever writes a manifest meets them, and what a Workload can hold
+//! Rules of JobSet, KubeRay and GKE for their own kinds, as far as whoever writes a manifest meets them, and what a Workload can hold
 //! of them.
 
-use super::{FindingKind, Findings, names};
+use super::{FindingKind, Findings, names, slice};
 use crate::path::Path;
 use crate::{Object, jobset, ray};
 
@@ -18,6 +18,7 @@ pub(super) fn check(object: &Object, out: &mut Findings) {
     match object {
         Object::JobSet(o) => job_set(o, out),
         Object::RayJob(o) => ray_job(o, out),
+        Object::Slice(o) => slice::check(o, out),
         _ => {}
     }
 }

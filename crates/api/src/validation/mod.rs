@@ -10,6 +10,7 @@ mod names;
 mod pod_spec;
 mod quantities;
 mod schema;
+mod slice;
 mod topology;
 mod update;
 mod workload;

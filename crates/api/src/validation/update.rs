@@ -1,7 +1,7 @@
 //! What may be changed in an object that exists: what the schemas of Kueue's kinds say about old and new together, and what
 //! Kueue's webhooks say.
 
-use super::{Finding, Findings, Rules, cluster_queue, counts, foreign, job, quantities, schema, workload};
+use super::{Finding, Findings, Rules, cluster_queue, counts, foreign, job, quantities, schema, slice, workload};
 use crate::path::Path;
 use crate::{Object, ObjectMeta, kueue};
 
@@ -90,6 +90,7 @@ fn transition(old: &Object, new: &Object, out: &mut Findings) {
                 );
             }
         }
+        (Object::Slice(a), Object::Slice(b)) => slice::transition(a, b, out),
         (Object::Workload(a), Object::Workload(b)) => workload_transition(a, b, out),
         _ => {}
     }

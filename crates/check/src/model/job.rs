@@ -16,7 +16,7 @@ pub(crate) struct Job<'a> {
     pub(crate) document: &'a Document,
     pub(crate) object: &'a Object,
     pub(crate) namespace: &'a str,
-    /// The LocalQueue that its label names.
+    /// The LocalQueue that its label names; without a label, `default` if its namespace has a LocalQueue of that name.
     pub(crate) queue: Option<&'a str>,
     /// Its ClusterQueue, as an index, if that is known.
     pub(crate) cluster_queue: Option<usize>,
@@ -67,7 +67,10 @@ impl<'a> Job<'a> {
     }
 
     pub(crate) fn name(&self) -> &'a str {
-        super::name(self.object.metadata())
+        match (super::name(self.metadata()), self.metadata().generate_name.as_deref()) {
+            ("", Some(prefix)) => prefix,
+            (name, _) => name,
+        }
     }
 
     /// The cluster of a Ray job or cluster, and the field that holds it.
@@ -135,9 +138,26 @@ impl<'a> Group<'a> {
         Some(SliceShape::from_selector(accelerator, topology, Some(chips)))
     }
 
-    /// The slice that it selects, if there is one like that.
+    /// The slice that it gets, if there is one like that: the one that it selects, or the part or union of those that it asks
+    /// for.
     pub(crate) fn slice(&self) -> Option<SliceShape> {
-        self.shape()?.ok()
+        match self.annotation(slicegate_tpu::annotation::SLICE_TOPOLOGY) {
+            Some(topology) => {
+                let chips = u32::try_from(self.chips()).ok().filter(|c| *c > 0)?;
+                SliceShape::from_selector(self.selects(label::ACCELERATOR)?, topology, Some(chips)).ok()
+            }
+            None if self.is_dynamic() => None,
+            None => self.shape()?.ok(),
+        }
+    }
+
+    /// Whether it gets another slice than that of its nodes, by annotation or by a topology level that is a part of a slice.
+    pub(crate) fn is_dynamic(&self) -> bool {
+        const PARTS: [&str; 2] = ["cloud.google.com/gke-tpu-slice-", "cloud.google.com/gke-tpu-partition-"];
+        let levels = [keys::REQUIRED_TOPOLOGY, keys::PREFERRED_TOPOLOGY, keys::SLICE_REQUIRED_TOPOLOGY];
+        let mut levels = levels.iter().filter_map(|key| self.annotation(key));
+        self.annotation(slicegate_tpu::annotation::SLICE_TOPOLOGY).is_some()
+            || levels.any(|level| PARTS.iter().any(|part| level.starts_with(part)))
     }
 
     /// The field of a selector, wherever it is written.

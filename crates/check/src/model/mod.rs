@@ -12,7 +12,7 @@ use slicegate_manifest::{Body, Code, Diagnostic, Document};
 
 pub(crate) use job::{Group, Job};
 pub(crate) use pool::Pool;
-pub(crate) use queue::{ENDLESS, Flavor, Potential, Queue};
+pub(crate) use queue::{Flavor, Potential, Queue, is_endless};
 
 /// An object and where it is written.
 pub(crate) struct Doc<'a, T> {
@@ -55,6 +55,9 @@ pub(crate) fn name(meta: &ObjectMeta) -> &str {
 pub(crate) fn namespace(meta: &ObjectMeta) -> &str {
     meta.namespace.as_deref().filter(|n| !n.is_empty()).unwrap_or("default")
 }
+
+/// The LocalQueue that takes the jobs of its namespace that name none.
+const DEFAULT_QUEUE: &str = "default";
 
 /// Everything there is.
 pub(crate) struct Model<'a> {
@@ -181,6 +184,11 @@ impl<'a> Model<'a> {
             }
         }
         for (j, job) in self.jobs.iter_mut().enumerate() {
+            // Jobs without a queue are put into this one. Those of other objects are queued with their owners.
+            let owned = job.metadata().owner_references.as_ref().is_some_and(|o| !o.is_empty());
+            if job.queue.is_none() && !owned && by_key.contains_key(&(job.namespace, DEFAULT_QUEUE)) {
+                job.queue = Some(DEFAULT_QUEUE);
+            }
             let target = job.queue.and_then(|queue| by_key.get(&(job.namespace, queue)));
             let Some(&queue) = target.and_then(|name| self.queue_by_name.get(name)) else { continue };
             job.cluster_queue = Some(queue);

@@ -24,6 +24,27 @@ pub(crate) struct Pool<'a> {
     pub(crate) queued: bool,
 }
 
+/// Labels that are on the nodes of a pool exactly if its document leads to them.
+const TOLD: [&str; 8] = [
+    label::NODE_POOL,
+    label::ACCELERATOR,
+    label::ACCELERATOR_COUNT,
+    label::TOPOLOGY,
+    label::QUEUED,
+    label::FLEX_START,
+    label::SPOT,
+    INSTANCE_TYPE,
+];
+
+const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
+
+/// Whether a label is of Kubernetes or of Google, which put more on nodes than the document of a pool says.
+fn is_given(key: &str) -> bool {
+    let domain = key.split_once('/').map_or("", |(domain, _)| domain);
+    let of = |owner: &str| domain.strip_suffix(owner).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
+    ["kubernetes.io", "k8s.io", "cloud.google.com", "gke.io"].iter().any(|owner| of(owner))
+}
+
 fn of_tpu(taint: slicegate_tpu::Taint) -> Taint {
     Taint { key: taint.key.into(), value: taint.value.into(), effect: TaintEffect::NoSchedule }
 }
@@ -42,6 +63,9 @@ impl<'a> Pool<'a> {
             labels.insert(key.into(), value.into());
         };
         put(label::NODE_POOL, &object.name);
+        if !config.machine_type.is_empty() {
+            put(INSTANCE_TYPE, &config.machine_type);
+        }
         let mut taints = Vec::new();
         if let Some(machine) = machine {
             put(label::ACCELERATOR, machine.accelerator().label());
@@ -122,12 +146,15 @@ impl<'a> Pool<'a> {
         self.fits_labels(pod) && self.first_untolerated(pod, chips).is_none()
     }
 
-    /// Whether the pod's selectors and affinity accept its nodes; what asks for one node by its name is taken to.
+    /// Whether nothing is known of a label of its nodes.
+    pub(crate) fn is_open(&self, key: &str) -> bool {
+        let of_node = key.starts_with("topology.kubernetes.io/") || key.starts_with("kubernetes.io/");
+        of_node || self.object.is_some() && !self.labels.contains_key(key) && is_given(key) && !TOLD.contains(&key)
+    }
+
+    /// Whether the pod's selectors and affinity accept its nodes. What asks for labels of which nothing is known is taken to.
     pub(crate) fn fits_labels(&self, pod: &PodSpec) -> bool {
-        const HOSTNAME: &str = "kubernetes.io/hostname";
-        let well_known = |key: &str| {
-            key == HOSTNAME || key.starts_with("topology.kubernetes.io/") || key.starts_with("kubernetes.io/")
-        };
+        let well_known = |key: &str| self.is_open(key);
         let selected = pod.node_selector.iter().all(|(k, v)| well_known(k) || self.labels.get(k) == Some(v));
         let affinity = pod.node_affinity.as_ref();
         let of_host = |a: &slicegate_workload::NodeAffinity| {

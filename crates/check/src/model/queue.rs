@@ -11,7 +11,15 @@ use super::Doc;
 
 /// Quotas from here on are meant to be no limit. The largest pods have fewer than 10,000 chips, the largest clusters 65,000
 /// nodes.
-pub(crate) const ENDLESS: i64 = 100_000;
+const ENDLESS: i64 = 100_000;
+
+/// Whether a number of chips is meant to be no limit: larger than there are, or one such as 9999 or 10000 that people write
+/// for it.
+pub(crate) fn is_endless(chips: i64) -> bool {
+    let digits = chips.to_string();
+    let made_up = digits.trim_end_matches('9').is_empty() || digits.trim_end_matches('0') == "1";
+    chips >= ENDLESS || chips >= 9_999 && made_up
+}
 
 /// A ClusterQueue.
 pub(crate) struct Queue<'a> {
@@ -158,5 +166,20 @@ impl Potential {
         let id = self.forest.cluster_queue(queue)?;
         let pair = self.names.pair(self.names.flavor(flavor)?, self.names.resource(resource)?)?;
         Some((id, pair))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_endless;
+
+    #[test]
+    fn made_up_numbers_of_chips_are_no_limit() {
+        for chips in [9_999, 10_000, 99_999, 100_000, 123_456, 1_000_000_000] {
+            assert!(is_endless(chips), "{chips}");
+        }
+        for chips in [-1, 0, 9, 10, 999, 1_000, 8_960, 9_216, 10_240, 10_009, 19_999, 90_000, 99_996] {
+            assert!(!is_endless(chips), "{chips}");
+        }
     }
 }

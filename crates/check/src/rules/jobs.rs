@@ -2,7 +2,7 @@
 
 use slicegate_api::{Job as ApiJob, JobTemplateSpec, Kind, Object, jobset::JobSet};
 use slicegate_controller::keys;
-use slicegate_manifest::Severity;
+use slicegate_manifest::{Severity, is_slip};
 use slicegate_tpu::RESOURCE as TPU;
 
 use super::rule;
@@ -74,10 +74,21 @@ pub(super) const RULES: &[Rule] = &[
         source: "Kueue docs, partial admission; GKE docs, TPUs in GKE",
         look: partial,
     },
+    rule! {
+        "SG0612", Warning, "A label or annotation of Kueue that is misspelt",
+        why: "Kueue does not know it, so that it has no effect",
+        source: "Kueue docs, labels and annotations",
+        look: misspelt,
+    },
 ];
 
+/// Whether the job itself says where it queues.
+fn has_label(job: &Job<'_>) -> bool {
+    label(job.metadata(), keys::QUEUE_NAME).is_some_and(|q| !q.is_empty())
+}
+
 fn queue_annotation(model: &Model<'_>, out: &mut Sink<'_>) {
-    for job in model.jobs.iter().filter(|j| j.queue.is_none()) {
+    for job in model.jobs.iter().filter(|j| !has_label(j)) {
         if let Some(queue) = annotation(job.metadata(), keys::QUEUE_NAME) {
             let message = format!("queue {queue} is named in an annotation, and {} has no such label", job.name());
             let help = format!("write {} below metadata.labels", keys::QUEUE_NAME);
@@ -87,7 +98,7 @@ fn queue_annotation(model: &Model<'_>, out: &mut Sink<'_>) {
 }
 
 fn queue_of_template(model: &Model<'_>, out: &mut Sink<'_>) {
-    for job in model.jobs.iter().filter(|j| j.queue.is_none()) {
+    for job in model.jobs.iter().filter(|j| !has_label(j)) {
         for group in &job.groups {
             let meta = group.template.and_then(|t| t.metadata.as_ref());
             let Some(queue) = meta.and_then(|m| label(m, keys::QUEUE_NAME)) else { continue };
@@ -282,6 +293,55 @@ fn partial(model: &Model<'_>, out: &mut Sink<'_>) {
                 message,
                 format!("remove {}", keys::JOB_MIN_PARALLELISM),
             );
+        }
+    }
+}
+
+/// Labels and annotations that people give to jobs and pod templates.
+const GIVEN: [&str; 14] = [
+    keys::QUEUE_NAME,
+    keys::PRIORITY_CLASS,
+    keys::MAX_EXEC_TIME_SECONDS,
+    keys::PREBUILT_WORKLOAD,
+    keys::ELASTIC_JOB,
+    keys::JOB_MIN_PARALLELISM,
+    keys::JOB_COMPLETIONS_EQUAL_PARALLELISM,
+    keys::REQUIRED_TOPOLOGY,
+    keys::PREFERRED_TOPOLOGY,
+    keys::UNCONSTRAINED_TOPOLOGY,
+    keys::SLICE_REQUIRED_TOPOLOGY,
+    keys::SLICE_SIZE,
+    keys::SLICE_CONSTRAINTS,
+    keys::POD_SET_GROUP,
+];
+
+/// The key of Kueue that was meant by one that it does not know.
+fn meant_key(key: &str) -> Option<&'static str> {
+    let (domain, name) = key.split_once('/')?;
+    let find = |is: &dyn Fn(&str) -> bool| {
+        GIVEN.iter().copied().find(|known| known.split_once('/').is_some_and(|(_, name)| is(name)))
+    };
+    if domain == slicegate_api::kueue::GROUP {
+        // Others that Kueue has, or will have, are further from these than a slip.
+        return if GIVEN.contains(&key) { None } else { find(&|known| is_slip(name, known)) };
+    }
+    // A domain that ends in Kueue's is of something that extends it.
+    domain.strip_prefix("kueue").filter(|rest| rest.starts_with(['.', '-']))?;
+    find(&|known| name == known)
+}
+
+fn misspelt(model: &Model<'_>, out: &mut Sink<'_>) {
+    for job in &model.jobs {
+        let of_pods = job.groups.iter().filter(|g| !g.path.is_empty());
+        let of_pods = of_pods.filter_map(|g| Some((format!("{}.", g.path), g.template?.metadata.as_ref()?)));
+        for (at, meta) in std::iter::once((String::new(), job.metadata())).chain(of_pods) {
+            for (field, map) in [("labels", &meta.labels), ("annotations", &meta.annotations)] {
+                for key in map.iter().flat_map(|m| m.keys()) {
+                    let Some(known) = meant_key(key) else { continue };
+                    let path = format!("{at}metadata.{field}[{key}]");
+                    out.report(job.document, &path, format!("Kueue knows no {key}"), format!("did you mean {known}?"));
+                }
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use slicegate_controller::keys;
+use slicegate_manifest::Severity;
 
 use super::{list, rule};
 use crate::model::{Job, Model, label, name};
@@ -143,6 +144,8 @@ const HIGH: [&str; 9] =
 
 fn contradictory_class(model: &Model<'_>, out: &mut Sink<'_>) {
     let default = default_priority(model);
+    // Where every job has a class, the classes among themselves may well begin at any value.
+    let severity = if model.jobs.iter().any(|job| !has_class(job)) { Severity::Warning } else { Severity::Note };
     let classes = model.classes.iter().filter(|c| c.global_default != Some(true));
     let classes = classes.map(|c| (c.document, name(&c.metadata), c.value));
     let of_workloads = model.workload_classes.iter().map(|c| (c.document, name(&c.metadata), c.value));
@@ -156,8 +159,17 @@ fn contradictory_class(model: &Model<'_>, out: &mut Sink<'_>) {
         };
         let message = format!("{class} ({value}) {word} every job without a class ({default})");
         let help = format!("set value {bound} {default}, give the other jobs a class too, or choose another name");
-        out.report(document, "value", message, help);
+        out.report_as(severity, document, "value", message, help);
     }
+}
+
+/// Whether a job names a priority class of either kind.
+fn has_class(job: &Job<'_>) -> bool {
+    label(job.metadata(), keys::PRIORITY_CLASS).is_some_and(|c| !c.is_empty())
+        || job.groups.iter().any(|g| {
+            let class = g.template.and_then(|t| t.spec.as_ref()?.priority_class_name.as_deref());
+            class.is_some_and(|c| !c.is_empty())
+        })
 }
 
 fn defaults(model: &Model<'_>, out: &mut Sink<'_>) {

@@ -7,7 +7,7 @@ use slicegate_flavor::Verdict;
 use slicegate_tpu::{RESOURCE as TPU, label};
 
 use super::{list, plural, rule, shown};
-use crate::model::{ENDLESS, Flavor, Group, Job, Model, Queue, annotation};
+use crate::model::{Flavor, Group, Job, Model, Queue, annotation, is_endless};
 use crate::rule::{Rule, Sink};
 
 pub(super) const RULES: &[Rule] = &[
@@ -134,7 +134,7 @@ fn slice_quotas<'m, 'a>(
         queue.quotas().filter(|(_, _, resource, _)| *resource == TPU).filter_map(move |(path, flavor, _, quota)| {
             let nominal = quota.nominal.value();
             let slice = slice_of(model.flavor(flavor)?, model)?;
-            (nominal < ENDLESS).then_some((queue, format!("{path}.nominalQuota"), flavor, nominal, slice))
+            (!is_endless(nominal)).then_some((queue, format!("{path}.nominalQuota"), flavor, nominal, slice))
         })
     })
 }
@@ -214,7 +214,7 @@ fn ceilings(model: &Model<'_>, out: &mut Sink<'_>) {
         let mut worst: BTreeMap<String, (i64, i64, String, String)> = BTreeMap::new();
         for (f, name, flavor) in flavors_of(model, covered) {
             let most = |resource: &str| model.quota.of(queue.name(), name, resource);
-            let Some(chips) = most(TPU).filter(|c| *c < ENDLESS) else { continue };
+            let Some(chips) = most(TPU).filter(|c| !is_endless(*c)) else { continue };
             for job in model.jobs_of(queue) {
                 for group in job.groups.iter().filter(|g| g.all(TPU) > 0 && obstacle(flavor, g).is_none()) {
                     let jobs = chips.checked_div(group.all(TPU)).unwrap_or(0);
@@ -264,7 +264,7 @@ fn endless(model: &Model<'_>, out: &mut Sink<'_>) {
             let asks = queue
                 .checks_of(flavor)
                 .find(|c| model.check(c).is_some_and(|c| c.spec.controller_name == keys::PROVISIONING_CONTROLLER));
-            if let Some(check) = asks.filter(|_| quota.nominal.value() >= ENDLESS) {
+            if let Some(check) = asks.filter(|_| is_endless(quota.nominal.value())) {
                 let message =
                     format!("flavor {flavor} has no real limit of {resource}: only the check {check} decides");
                 let help = "set it to what you are ready to pay for at once; leave it if the check is to decide";
@@ -321,8 +321,9 @@ fn no_pool(model: &Model<'_>, out: &mut Sink<'_>) {
     for flavor in &model.flavors {
         let labels: Vec<(&str, &str)> =
             flavor.spec.node_labels.iter().map(|(k, v)| (&**k, &**v)).filter(|(k, _)| known.contains(k)).collect();
-        let fits =
-            |p: &crate::model::Pool<'_>| labels.iter().all(|(k, v)| p.labels.get(*k).is_some_and(|l| **l == **v));
+        let fits = |p: &crate::model::Pool<'_>| {
+            labels.iter().all(|(k, v)| p.labels.get(*k).map_or(p.is_open(k), |l| **l == **v))
+        };
         if labels.is_empty() || model.pools.iter().any(fits) {
             continue;
         }
@@ -364,8 +365,15 @@ fn no_flavor(model: &Model<'_>, out: &mut Sink<'_>) {
                     queue.name(),
                     list(texts.iter().map(String::as_str))
                 );
-                let mut labels = obstacles.iter().flat_map(|(_, flavor, _)| flavor.spec.node_labels.iter());
-                let differing = labels.find_map(|(k, v)| group.selects(k).filter(|w| *w != &**v).map(|_| &**k));
+                // Of the flavor that comes nearest.
+                let differing = obstacles.iter().filter_map(|(_, flavor, _)| {
+                    let labels = flavor.spec.node_labels.iter();
+                    let mut keys =
+                        labels.filter(|(k, v)| group.selects(k).is_some_and(|w| *w != ***v)).map(|(k, _)| &**k);
+                    let first = keys.next()?;
+                    Some((keys.count(), first))
+                });
+                let differing = differing.min_by_key(|(more, _)| *more).map(|(_, key)| key);
                 let (path, help) = match differing {
                     Some(key) => {
                         let values: BTreeSet<&str> = obstacles.iter().filter_map(|(_, f, _)| f.label(key)).collect();

@@ -82,7 +82,7 @@ fn twice(model: &Model<'_>, out: &mut Sink<'_>) {
     }
     let mut first: BTreeMap<_, usize> = BTreeMap::new();
     for document in model.documents {
-        let Some(object) = document.object() else { continue };
+        let Some(object) = document.object().filter(|o| !o.name().is_empty()) else { continue };
         let key = (document.source, object.reference());
         match first.get(&key) {
             Some(line) => {

@@ -151,7 +151,12 @@ fn queues_of_jobs(model: &Model<'_>, out: &mut Sink<'_>) {
         match elsewhere.get(queue) {
             Some(other) if !model.has(Kind::LocalQueue, job.namespace, queue) => {
                 let message = format!("LocalQueue {queue} is in namespace {other}, the job in {}", job.namespace);
-                let help = format!("write `namespace: {other}` in the job, or add a LocalQueue to {}", job.namespace);
+                let applied = match job.metadata().namespace {
+                    Some(_) => String::new(),
+                    None => format!(" or apply it with `-n {other}`,"),
+                };
+                let help =
+                    format!("write `namespace: {other}` in the job,{applied} or add a LocalQueue to {}", job.namespace);
                 out.report(job.document, &path, message, help);
             }
             _ => {

@@ -452,7 +452,7 @@ fn flavors(model: &Model<'_>, out: &mut Sink<'_>) {
 
 fn multislice_of_single_hosts(model: &Model<'_>, out: &mut Sink<'_>) {
     for (job, group) in groups(model) {
-        let Some(slice) = group.slice().filter(|s| !s.is_multi_host()) else { continue };
+        let Some(slice) = group.slice().filter(|s| !s.is_multi_host() && !group.is_dynamic()) else { continue };
         let containers =
             group.template.and_then(|t| t.spec.as_ref()).map(|s| s.containers.as_slice()).unwrap_or_default();
         for (i, container) in containers.iter().enumerate() {
@@ -485,7 +485,7 @@ pub(super) const EXCLUSIVE: &str = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 fn exclusive_single_hosts(model: &Model<'_>, out: &mut Sink<'_>) {
     for job in model.jobs.iter().filter(|j| annotation(j.metadata(), EXCLUSIVE) == Some(label::NODE_POOL)) {
         let single = job.groups.iter().find_map(|g| {
-            let slice = g.slice().filter(|s| !s.is_multi_host())?;
+            let slice = g.slice().filter(|s| !s.is_multi_host() && !g.is_dynamic())?;
             (g.slices.as_ref()?.count > 1).then_some(slice)
         });
         if let Some(slice) = single {
@@ -505,6 +505,10 @@ fn too_many_slices(model: &Model<'_>, out: &mut Sink<'_>) {
         let (Some(slice), Some(slices)) = (group.slice().filter(|s| s.is_multi_host()), &group.slices) else {
             continue;
         };
+        // A pool may hold several parts of its slice.
+        if group.is_dynamic() {
+            continue;
+        }
         let fitting = model.pools.iter().filter(|p| p.slice == Some(slice) && p.fits_labels(&group.pod));
         let mut there: i64 = 0;
         for pool in fitting {

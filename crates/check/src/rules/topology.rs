@@ -46,6 +46,12 @@ pub(super) const RULES: &[Rule] = &[
         source: "JobSet docs, exclusive placement; cluster-toolkit drops one of the two",
         look: two_placements,
     },
+    rule! {
+        "SG0807", Warning, "A topology request on the job instead of its pods",
+        why: "Kueue reads it from the pod templates, so that the pods are placed anywhere",
+        source: "Kueue docs, topology-aware scheduling",
+        look: of_job,
+    },
 ];
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
@@ -143,6 +149,22 @@ fn order(model: &Model<'_>, out: &mut Sink<'_>) {
                 out.report(job.document, &path(group, keys::SLICE_REQUIRED_TOPOLOGY), message, help);
                 break;
             }
+        }
+    }
+}
+
+fn of_job(model: &Model<'_>, out: &mut Sink<'_>) {
+    let all = [LEVELS.as_slice(), &[keys::UNCONSTRAINED_TOPOLOGY, keys::SLICE_SIZE, keys::SLICE_CONSTRAINTS]].concat();
+    for job in &model.jobs {
+        for key in all.iter().filter(|k| annotation(job.metadata(), k).is_some()) {
+            // Whoever writes it in both places means the pods.
+            if job.groups.iter().any(|g| g.annotation(key).is_some()) {
+                continue;
+            }
+            let message = format!("{key} is on the {} and on none of its pod templates", job.kind());
+            let at = job.groups.iter().find(|g| !g.path.is_empty()).map_or("", |g| g.path.as_str());
+            let help = format!("write it below {at}.metadata.annotations");
+            out.report(job.document, &format!("metadata.annotations[{key}]"), message, help);
         }
     }
 }

@@ -65,6 +65,7 @@ fn look(part: &Part) -> Vec<Finding> {
     let sources = [Source { name: "case.yaml".into(), text: part.text.clone(), ..Source::default() }];
     let mut how = slicegate_manifest::Options::default();
     how.note_unknown_kinds = false;
+    how.generated_names = true;
     check(&load(&sources, &how), &sources, &Options::default()).findings
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use slicegate_check::{Options, Report, check};
-use slicegate_manifest::{Source, load};
+use slicegate_manifest::{Severity, Source, load};
 
 fn look(name: &str, change: impl Fn(String) -> String) -> Report {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sets").join(name);
@@ -11,6 +11,7 @@ fn look(name: &str, change: impl Fn(String) -> String) -> Report {
     let sources = [Source { name: name.into(), text, ..Source::default() }];
     let mut how = slicegate_manifest::Options::default();
     how.note_unknown_kinds = false;
+    how.generated_names = true;
     check(&load(&sources, &how), &sources, &Options::default())
 }
 
@@ -54,4 +55,63 @@ fn a_ray_cluster_alone_is_right() {
 fn dynamic_slices_are_right() {
     let report = look("dynamic.yaml", |text| text);
     assert_eq!(codes(&report), [], "{report:?}");
+}
+
+#[test]
+fn a_ladder_of_classes_that_every_job_is_on_is_only_noted() {
+    let class = |name: &str, value: i32| {
+        format!(
+            "apiVersion: kueue.x-k8s.io/v1beta2\nkind: WorkloadPriorityClass\nmetadata: {{name: {name}}}\nvalue: {value}\n---\n"
+        )
+    };
+    let job = |labels: &str| {
+        format!(
+            "apiVersion: batch/v1\nkind: Job\nmetadata: {{generateName: job-, labels: {{{labels}}}}}\nspec:\n  template:\n    \
+             spec:\n      restartPolicy: Never\n      containers: [{{name: c, image: i}}]\n---\n"
+        )
+    };
+    let severity = |text: String| {
+        let report = look("teams.yaml", |_| text.clone());
+        let own = report.findings.iter().find(|f| f.rule.code == "SG0204");
+        own.map(|f| f.diagnostic.severity)
+    };
+    let ladder = class("very-low", 100) + &class("medium", 500);
+    let queued = job("kueue.x-k8s.io/priority-class: medium");
+    assert_eq!(severity(ladder.clone() + &queued), Some(Severity::Note));
+    assert_eq!(severity(ladder.clone() + &queued + &job("a: b")), Some(Severity::Warning));
+    assert_eq!(severity(ladder), Some(Severity::Note));
+}
+
+#[test]
+fn objects_with_generated_names_are_told_apart_by_what_they_begin_with() {
+    let text = "apiVersion: batch/v1\nkind: Job\nmetadata: {generateName: night-, labels: {kueue.x-k8s.io/queue-name: q}}\n\
+                spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}\n";
+    let report = look("teams.yaml", |_| text.to_owned());
+    assert_eq!(report.findings.iter().map(|f| f.diagnostic.object.as_str()).collect::<Vec<_>>(), ["Job night-"]);
+    let allowed = look("teams.yaml", |_| {
+        text.replace(
+            "{generateName",
+            "{namespace: team, annotations: {slicegate.dev/allow: 'SG0302, SG0010'}, generateName",
+        )
+        .replace("image: i", "image: 1")
+    });
+    assert_eq!(codes(&allowed), [("SG0011", 4)], "{allowed:?}");
+}
+
+#[test]
+fn fields_of_another_shape_are_written_out() {
+    let queue = |spec: &str| {
+        let text = format!(
+            "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ClusterQueue\nmetadata: {{name: q}}\nspec: {{namespaceSelector: {{}}, {spec}}}\n"
+        );
+        let report = look("teams.yaml", |_| text.clone());
+        report.findings.iter().map(|f| (f.rule.code, f.diagnostic.help.clone())).next().unwrap()
+    };
+    let (code, help) = queue("preemption: {reclaimWithinCohort: Any, borrowWithinCohort: LowerPriority}");
+    assert_eq!((code, help.as_str()), ("SG0103", "write `borrowWithinCohort: {policy: LowerPriority}`"));
+    let (code, help) = queue("admissionChecks: [dws]");
+    assert_eq!(
+        (code, help.as_str()),
+        ("SG0101", "write `admissionChecksStrategy: {admissionChecks: [{name: CHECK}]}`")
+    );
 }

@@ -129,7 +129,8 @@ impl Controller {
             }
             return view.suspended && same_pod_sets(&view.pod_sets, &workload.spec.pod_sets, false);
         }
-        same_pod_sets(&view.pod_sets, &workload.spec.pod_sets, false)
+        // What was put in by flavors that are gone is not known any more.
+        same_pod_sets(&view.pod_sets, &workload.spec.pod_sets, admitted)
     }
 }
 

@@ -28,3 +28,5 @@ mod past_usage;
 mod places;
 #[cfg(test)]
 mod prebuilt;
+#[cfg(test)]
+mod restart;

@@ -12,13 +12,8 @@ use slicegate_tpu::{SubSlices, Topology, label};
 
 use super::PoolId;
 use super::pool::Pool;
+use super::slices::health::{DEGRADED, HEALTHY, INCOMPLETE, UNHEALTHY};
 use crate::world::World;
-
-const HEALTHY: &str = "HEALTHY";
-/// A host of the part does not work.
-const UNHEALTHY: &str = "UNHEALTHY";
-/// A host of the part is not there.
-const INCOMPLETE: &str = "INCOMPLETE";
 
 /// Names a part: the cube by its pool, smaller ones by their shape and number in it.
 fn part_id(pool: &Pool, shape: Topology, part: u32) -> String {
@@ -83,6 +78,9 @@ impl World {
                     INCOMPLETE
                 } else if broken.contains(part) {
                     UNHEALTHY
+                } else if node.labels.get(label::partition_state(cut.part())?).is_some_and(|was| **was == *DEGRADED) {
+                    // Nothing here repairs links; who says that they are broken says when they are not.
+                    DEGRADED
                 } else {
                     HEALTHY
                 };

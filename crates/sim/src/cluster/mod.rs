@@ -11,6 +11,9 @@ pub(crate) mod preemption;
 pub(crate) mod published;
 pub(crate) mod scheduler;
 pub(crate) mod shape;
+pub(crate) mod slice_check;
+pub(crate) mod slice_webhook;
+pub(crate) mod slices;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -285,7 +285,8 @@ impl Pool {
     /// Whether labels and taints of the pool's nodes let pods of this shape in.
     pub(crate) fn matches(&self, shape: &Shape) -> bool {
         let of_pool = self.origin == Origin::Node;
-        let own = |key: &str| !of_pool && is_of_node(key);
+        // The slices of cubes come and go, and with them the topology.
+        let own = |key: &str| !of_pool && (is_of_node(key) || key == label::TOPOLOGY && self.is_cube());
         let selector_ok = shape
             .selector
             .iter()

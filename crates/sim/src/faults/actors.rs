@@ -323,14 +323,19 @@ pub(super) fn deactivate(server: &mut Server, which: u16) -> Option<String> {
 
 /// Whether a workload was deactivated and gave its quota back: while it holds quota that does not count any more it is not
 /// taken up again, for others may have that by then.
-fn may_return(workload: &Arc<kueue::Workload>) -> bool {
+pub(super) fn may_return(workload: &Arc<kueue::Workload>) -> bool {
     workload.spec.active == Some(false) && workload.status.admission.is_none()
+}
+
+/// Takes a workload up again.
+pub(super) fn set_active(server: &mut Server, workload: &Arc<kueue::Workload>) -> String {
+    edit_workload(server, workload, |w| w.spec.active = Some(true))
 }
 
 pub(super) fn reactivate(server: &mut Server, which: u16) -> Option<String> {
     let all: Vec<_> = open_workloads(server).into_iter().filter(may_return).collect();
     let workload = chosen(&all, which)?;
-    Some(edit_workload(server, &workload, |w| w.spec.active = Some(true)))
+    Some(set_active(server, &workload))
 }
 
 pub(super) fn delete_workload(server: &mut Server, which: u16) -> Option<String> {
@@ -588,7 +593,7 @@ pub(super) fn wish_well(server: &mut Server) -> Option<String> {
     let now = api_time(server.now);
     for workload in open_workloads(server) {
         if may_return(&workload) {
-            return Some(edit_workload(server, &workload, |w| w.spec.active = Some(true)));
+            return Some(set_active(server, &workload));
         }
         let pending = |c: &kueue::AdmissionCheckState| c.name == CHECK && c.state == "Pending";
         if workload.status.admission.is_some() && workload.status.admission_checks.iter().any(pending) {

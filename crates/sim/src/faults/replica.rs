@@ -17,7 +17,7 @@ const WINDOW: usize = 4;
 const MEMORY: usize = 16;
 
 /// A write on its way to the API server.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Pending {
     pub(super) write: Write,
     /// The quotas that were known when it was decided.
@@ -25,7 +25,7 @@ pub(super) struct Pending {
 }
 
 /// A controller with watches of its own, a clock of its own, and writes on their way.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Replica {
     pub(super) controller: Controller,
     /// By kind, places in the API server's log that are still to be told.
@@ -48,7 +48,7 @@ fn version(object: &Object) -> u64 {
     object.metadata().resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or(0)
 }
 
-fn object_of(change: &Change) -> &Object {
+pub(super) fn object_of(change: &Change) -> &Object {
     match change {
         Change::Applied(object) | Change::Deleted(object) => object,
     }
@@ -67,10 +67,9 @@ fn state(server: &Server, kind: Kind, until: usize) -> BTreeMap<ObjectRef, Objec
 }
 
 impl Replica {
-    /// A controller that starts from lists of all kinds. Each may be as old as the log was at `oldest`; a job is listed after
-    /// the workloads, so that no workload is known before its job.
-    pub(super) fn start(configuration: Configuration, server: &Server, oldest: usize, how: u16) -> Self {
-        let mut replica = Self {
+    /// A controller that was told nothing, and will be told of what happens from now on.
+    fn unborn(configuration: Configuration, server: &Server) -> Self {
+        Self {
             controller: Controller::new(configuration),
             watches: BTreeMap::new(),
             known: server.log.len(),
@@ -81,7 +80,13 @@ impl Replica {
             answers: VecDeque::new(),
             ahead: 0,
             wake_at: None,
-        };
+        }
+    }
+
+    /// A controller that starts from lists of all kinds. Each may be as old as the log was at `oldest`; a job is listed after
+    /// the workloads, so that no workload is known before its job.
+    pub(super) fn start(configuration: Configuration, server: &Server, oldest: usize, how: u16) -> Self {
+        let mut replica = Self::unborn(configuration, server);
         let oldest = oldest.min(server.log.len());
         let span = server.log.len() - oldest + 1;
         let workloads = oldest + place(how, span);
@@ -103,6 +108,15 @@ impl Replica {
         }
         // What it then finds wrong with the engine it will find again.
         let _ = replica.reconcile(server);
+        replica
+    }
+
+    /// A controller that starts from lists of what is there now. It has not decided yet.
+    pub(super) fn at_present(configuration: Configuration, server: &Server) -> Self {
+        let mut replica = Self::unborn(configuration, server);
+        for (_, object) in server.store.iter() {
+            replica.tell(server, Change::Applied(object.clone()));
+        }
         replica
     }
 
@@ -189,6 +203,44 @@ impl Replica {
             }
         }
         count
+    }
+
+    /// What it has neither been told nor learnt from the answers to its own writes, in the order of kinds.
+    pub(super) fn news<'a>(&'a self, server: &'a Server) -> impl Iterator<Item = &'a Change> {
+        let changes = self.watches.values().flatten().filter_map(|place| server.log.get(*place));
+        changes.filter(|change| self.is_news(change))
+    }
+
+    fn is_news(&self, change: &Change) -> bool {
+        let known = self.seen.get(&object_of(change).reference()).map(version);
+        match change {
+            Change::Applied(object) => known.is_none_or(|known| known < version(object)),
+            Change::Deleted(_) => known.is_some(),
+        }
+    }
+
+    /// Tells of the next change of an object.
+    pub(super) fn deliver_next(&mut self, server: &Server, object: &ObjectRef) {
+        let Some(watch) = self.watches.get_mut(&object.kind) else { return };
+        let of_object = |place: &usize| server.log.get(*place).is_some_and(|c| object_of(c).reference() == *object);
+        let Some(next) = watch.iter().position(of_object).and_then(|at| watch.remove(at)) else { return };
+        if let Some(change) = server.log.get(next) {
+            self.tell(server, change.clone());
+        }
+    }
+
+    /// Tells of what is no news.
+    pub(super) fn deliver_old(&mut self, server: &Server) {
+        for kind in self.waiting() {
+            for place in std::mem::take(self.watches.entry(kind).or_default()) {
+                let Some(change) = server.log.get(place) else { continue };
+                if self.is_news(change) {
+                    self.watches.entry(kind).or_default().push_back(place);
+                } else {
+                    self.tell(server, change.clone());
+                }
+            }
+        }
     }
 
     pub(super) fn repeat(&mut self, server: &Server, which: u16) -> Option<String> {

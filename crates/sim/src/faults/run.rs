@@ -23,6 +23,7 @@ const MOST_ROUNDS: usize = 400;
 const MOST_WISHES: usize = 3000;
 
 /// A cluster, its controllers, and what happened.
+#[derive(Clone)]
 pub(super) struct Run {
     pub(super) setup: Setup,
     pub(super) server: Server,
@@ -247,7 +248,7 @@ impl Run {
     // ----- when nothing goes wrong any more -----
 
     /// Lets everything that is on its way arrive, and the controller act, until there is nothing more to do at this time.
-    fn settle(&mut self) -> Result<(), String> {
+    pub(super) fn settle(&mut self) -> Result<(), String> {
         for _ in 0..MOST_ROUNDS {
             let Some((leader, server)) = self.leader() else { return Ok(()) };
             let mut texts = Vec::new();
@@ -335,7 +336,7 @@ impl Run {
     }
 
     /// What must be true when nothing happens any more.
-    fn at_rest(&mut self) -> Result<(), String> {
+    pub(super) fn at_rest(&mut self) -> Result<(), String> {
         // A controller that starts now agrees with everything.
         let mut fresh = Controller::new(self.setup.configuration());
         for (_, object) in self.server.store.iter() {
@@ -501,7 +502,7 @@ impl Run {
     }
 
     /// When every job has come to its end nothing is used and nothing is left over.
-    fn at_end(&self) -> Result<(), String> {
+    pub(super) fn at_end(&self) -> Result<(), String> {
         for workload in self.server.workloads() {
             if !rules::is_finished(workload) {
                 return Err(format!("{:?} is not finished", workload.metadata.name));

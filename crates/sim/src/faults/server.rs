@@ -15,7 +15,7 @@ use crate::store::Store;
 pub(super) type Capacity = BTreeMap<(String, String), (i64, Option<i64>)>;
 
 /// The objects and everything that ever happened to them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Server {
     pub(super) store: Store,
     /// Every change, in order.

@@ -94,7 +94,7 @@ fn names(item: &Item, name: &str) -> bool {
 }
 
 /// Kinds whose objects are made in the cluster, so that no document needs to describe them.
-const MADE: [Kind; 12] = [
+const MADE: [Kind; 13] = [
     Kind::ConfigMap,
     Kind::Job,
     Kind::Namespace,
@@ -106,6 +106,7 @@ const MADE: [Kind; 12] = [
     Kind::RayCluster,
     Kind::RuntimeClass,
     Kind::Secret,
+    Kind::Slice,
     Kind::Workload,
 ];
 

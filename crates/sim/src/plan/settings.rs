@@ -30,6 +30,8 @@ pub(crate) struct Settings {
     pub(crate) node_provisioning: i64,
     pub(crate) dws: DwsSettings,
     pub(crate) scale_down_after: i64,
+    /// From the first attempt to form a slice of partitions to its being formed.
+    pub(crate) slice_formation: i64,
     /// From being bound to running.
     pub(crate) pod_start: i64,
     /// From being told to stop to being gone.
@@ -85,6 +87,7 @@ impl Default for Settings {
                 requests: Vec::new(),
             },
             scale_down_after: 600 * SECOND,
+            slice_formation: 60 * SECOND,
             pod_start: SECOND,
             pod_stop: SECOND,
             follower_delay: SECOND,
@@ -104,6 +107,7 @@ impl Settings {
         for (field, text, value) in [
             ("spec.runTime", spec.run_time.as_ref(), &mut self.run_time),
             ("spec.nodeProvisioning", spec.node_provisioning.as_ref(), &mut self.node_provisioning),
+            ("spec.sliceFormation", spec.slice_formation.as_ref(), &mut self.slice_formation),
             ("spec.scaleDownAfter", spec.scale_down_after.as_ref(), &mut self.scale_down_after),
         ] {
             if let Some(read) = reader.duration(field, text) {

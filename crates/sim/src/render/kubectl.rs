@@ -30,6 +30,8 @@ pub enum Resource {
     LocalQueues,
     /// `kubectl get provisioningrequests`
     ProvisioningRequests,
+    /// `kubectl get slices`
+    Slices,
     /// `kubectl get nodes`
     Nodes,
 }
@@ -56,6 +58,7 @@ impl Resource {
             Self::ClusterQueues => Kind::ClusterQueue,
             Self::LocalQueues => Kind::LocalQueue,
             Self::ProvisioningRequests => Kind::ProvisioningRequest,
+            Self::Slices => Kind::Slice,
             Self::Nodes => Kind::Node,
         }
     }
@@ -79,6 +82,7 @@ impl Resource {
             Self::ClusterQueues => &["NAME", "COHORT", "PENDING WORKLOADS"],
             Self::LocalQueues => &["NAME", "CLUSTERQUEUE", "PENDING WORKLOADS", "ADMITTED WORKLOADS"],
             Self::ProvisioningRequests => &["NAME", "ACCEPTED", "PROVISIONED", "FAILED", "AGE"],
+            Self::Slices => &["NAME", "TYPE", "TOPOLOGY", "STATE", "AGE"],
             Self::Nodes => &["NAME", "STATUS", "ROLES", "AGE", "VERSION"],
         }
     }
@@ -196,6 +200,9 @@ fn cells(resource: Resource, object: &Object, now: Timestamp, options: &TableOpt
         Object::ProvisioningRequest(request) => {
             let of = |kind| status_of(&request.status.conditions, kind);
             vec![name, of("Accepted"), of("Provisioned"), of("Failed"), age]
+        }
+        Object::Slice(slice) => {
+            vec![name, slice.spec.type_.clone(), slice.spec.topology.clone(), slice.state().to_owned(), age]
         }
         Object::Node(_) => vec![name, "Ready".to_owned(), "<none>".to_owned(), age, "v1.34.0-gke".to_owned()],
         _ => {

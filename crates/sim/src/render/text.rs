@@ -43,6 +43,7 @@ const fn colour(kind: EntryKind) -> &'static str {
         | EntryKind::NodesReady
         | EntryKind::ScaleDown
         | EntryKind::ProvisioningRequest
+        | EntryKind::Slice
         | EntryKind::Check => CYAN,
         EntryKind::Applied
         | EntryKind::Patched

@@ -6,7 +6,9 @@
 //! divided by available chip-time: the part of the capacity that scheduling turned into training.
 //!
 //! Productive chip-time is *useful* once its job has ended well, and *lost* when the job starts again, is evicted or fails: a
-//! simulated program has no checkpoints and starts from its beginning. What is neither yet is *unfinished*.
+//! simulated program has no checkpoints and starts from its beginning. What is neither yet is *unfinished*. A program runs for its
+//! time from its own start, whether other Jobs of its JobSet run or not: while one waits for its node, those that run use up
+//! time in which nothing is produced, and end the earlier.
 //!
 //! A *free* chip is available and no pod has it. It is *formable* if it is part of a whole free slice: a multi-host node pool
 //! without a pod, a node of a single-host pool, a whole cube of a dynamic-slicing pool. Fragmentation is the part of the free

@@ -37,7 +37,7 @@ macro_rules! parts {
 }
 
 parts! {
-    status: AdmissionCheck ClusterQueue Cohort Job JobSet LocalQueue Namespace Node ProvisioningRequest RayCluster RayJob Workload;
+    status: AdmissionCheck ClusterQueue Cohort Job JobSet LocalQueue Namespace Node ProvisioningRequest RayCluster RayJob Slice Workload;
     spec: LimitRange ProvisioningRequestConfig ResourceFlavor Topology;
     fixed: Pod
 }

@@ -90,6 +90,13 @@ pub(crate) fn decide(policy: &FailurePolicy, failed: &[Arc<Job>]) -> Option<Deci
     first(failed.iter()).map(|job| decision(job, Action::Restart, None))
 }
 
+/// An action of the policy that makes one Job anew, if it has one: such are taken for restarts of the whole JobSet.
+pub(crate) fn restarts_one_job(policy: &FailurePolicy) -> Option<&str> {
+    let rules = policy.other.get("rules").and_then(Value::as_array).into_iter().flatten();
+    let mut actions = rules.filter_map(|rule| rule.get("action").and_then(Value::as_str));
+    actions.find(|action| matches!(*action, "RestartJob" | "RestartJobAndIgnoreMaxRestarts"))
+}
+
 /// The name of the Job that failed first.
 pub(crate) fn first_failed(failed: &[Arc<Job>]) -> Option<String> {
     first(failed.iter()).map(|job| job.metadata.name.clone().unwrap_or_default())
@@ -144,5 +151,15 @@ mod tests {
             json!([{"name": "code", "action": "FailJobSet", "onJobFailureMessagePatterns": ["exit code (3|4) "]}]);
         assert_eq!(told(&by_message, &failed), (Action::Fail, Some("code".to_owned()), "d-0".to_owned()));
         assert_eq!(told(&by_message, &failed[..1]), (restart, None, "w-1".to_owned()));
+    }
+
+    #[test]
+    fn restarts_of_one_job_are_known() {
+        let of = |action: &str| -> FailurePolicy {
+            serde_json::from_value(json!({"maxRestarts": 1, "rules": [{"name": "a", "action": action}]})).unwrap()
+        };
+        assert_eq!(restarts_one_job(&of("RestartJob")), Some("RestartJob"));
+        assert_eq!(restarts_one_job(&of("RestartJobAndIgnoreMaxRestarts")), Some("RestartJobAndIgnoreMaxRestarts"));
+        assert_eq!(restarts_one_job(&of("RestartJobSet")), None);
     }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use slicegate_api::jobset::{JobSet, ReplicatedJob, ReplicatedJobStatus};
 use slicegate_api::{Job, Kind, Object, ObjectMeta, ObjectRef};
 
-use super::failure_policy::{Action, decide, first_failed};
+use super::failure_policy::{Action, decide, first_failed, restarts_one_job};
 use super::{condition, is_true, set_condition};
 use crate::cluster::EXCLUSIVE_TOPOLOGY;
 use crate::defaults::{annotation, label};
@@ -186,6 +186,12 @@ impl World {
         let time = api_time(self.now);
         let policy = jobset.spec.failure_policy.clone();
         let decision = policy.as_ref().and_then(|policy| decide(policy, failed));
+        if let Some(action) = policy.as_ref().and_then(restarts_one_job) {
+            self.warn(format!(
+                "{key}: its failure policy has the action {action}, which makes one Job anew; here all Jobs of the JobSet start \
+                 again"
+            ));
+        }
         let first = first_failed(failed).unwrap_or_default();
         let (reason, message) = match (policy, decision) {
             (Some(policy), Some(decision)) => {

@@ -1,6 +1,6 @@
 //! Everything that can go wrong between a controller and its API server.
 
-use slicegate_sim::faults::{Action, Failure, Figures, Plan, explore};
+use slicegate_sim::faults::{Action, Explored, Failure, Figures, Plan, explore};
 
 fn holds(plan: &Plan) {
     if let Err(failure) = plan.run() {
@@ -52,8 +52,10 @@ fn faults_happen_in_a_run() {
 
 /// Two jobs, one check, and a controller that may die between any two writes.
 #[test]
-#[ignore = "takes minutes in a debug build"]
 fn every_state_of_two_jobs_settles() {
     let explored = explore().unwrap();
-    assert!(explored.states > 100 && explored.moves > explored.states, "{explored:?}");
+    println!("{explored:?}");
+    // If these change because the controller does more or less, look at what that is.
+    let expected = Explored { states: 4409, moves: 12148, deaths: 4409, ends: 25, depth: 42 };
+    assert_eq!(explored, expected);
 }

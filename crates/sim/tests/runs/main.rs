@@ -3,6 +3,7 @@
 
 mod cluster;
 mod common;
+mod dynamic;
 mod edges;
 mod events;
 mod failures;

@@ -25,6 +25,8 @@ fn the_examples_have_these_findings_and_no_others() {
     let (status, out, _) = run(&["check", "--output", "json", "examples/dws"]);
     assert_eq!(status, 0, "{out}");
     assert_eq!(codes(&out), ["SG0405", "SG0655"], "{out}");
+    let (status, out, _) = run(&["check", "--output", "json", "examples/slices"]);
+    assert_eq!((status, codes(&out)), (0, Vec::new()), "{out}");
 }
 
 #[test]
@@ -109,4 +111,19 @@ fn code_scanning_gets_sarif() {
         .map(|r| r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"].as_str().unwrap())
         .collect();
     assert_eq!(uris, ["examples/dws/20-queues.yaml", "examples/dws/jobs/rayjob.yaml"]);
+}
+
+#[test]
+fn an_empty_allow_allows_nothing() {
+    let (status, out, err) = run_on(QUEUE, &["check", "--allow", "", "--allow", "SG0302,", "--output", "json", "-"]);
+    assert_eq!((status, err.as_str()), (0, ""), "{out}");
+    assert_eq!(codes(&out), ["SG0301"]);
+}
+
+#[test]
+fn what_kubectl_creates_needs_no_name() {
+    let job = "apiVersion: batch/v1\nkind: Job\nmetadata: {generateName: night-}\n\
+               spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}\n";
+    let (status, out, err) = run_on(job, &["check", "--deny", "warnings", "-"]);
+    assert_eq!((status, out.as_str(), err.as_str()), (0, "nothing found\n", ""));
 }

@@ -42,6 +42,8 @@ pub(super) struct Replica {
     /// How far its clock is ahead, in microseconds.
     pub(super) ahead: i64,
     pub(super) wake_at: Option<Timestamp>,
+    /// Another one has the lease: it decides nothing any more, and what it sent may still arrive.
+    pub(super) fenced: bool,
 }
 
 fn version(object: &Object) -> u64 {
@@ -80,6 +82,7 @@ impl Replica {
             answers: VecDeque::new(),
             ahead: 0,
             wake_at: None,
+            fenced: false,
         }
     }
 

@@ -126,6 +126,7 @@ impl Run {
             Action::DeliverAll => Some(leader.deliver_all(server, None)).filter(|n| *n > 0).map(|n| n.to_string()),
             Action::Repeat => leader.repeat(server, which),
             Action::Relist => Some(leader.relist(server, which, how)),
+            Action::Reconcile | Action::Crash if leader.fenced => None,
             Action::Reconcile => {
                 let texts = leader.reconcile(server)?;
                 Some(texts.join("; "))
@@ -153,8 +154,7 @@ impl Run {
             Action::LoseAnswer => leader.perform(server, which, Fate::AnswerLost),
             Action::Refuse => leader.perform(server, which, Fate::Refused),
             Action::Crash => {
-                let oldest = oldest(&setup, server, which);
-                *leader = Replica::start(setup.configuration(), server, oldest, how);
+                *leader = Replica::start(setup.configuration(), server, usize::MAX, how);
                 self.figures.crashes += 1;
                 Some("another starts".to_owned())
             }
@@ -162,8 +162,8 @@ impl Run {
                 if !setup.overlap || self.replicas.len() > 1 {
                     return Ok(None);
                 }
-                let oldest = oldest(&setup, &self.server, which);
-                let next = Replica::start(setup.configuration(), &self.server, oldest, how);
+                let next = Replica::start(setup.configuration(), &self.server, usize::MAX, how);
+                self.replicas.iter_mut().for_each(|r| r.fenced = true);
                 self.replicas.insert(0, next);
                 self.figures.crashes += 1;
                 Some("another takes over".to_owned())
@@ -172,7 +172,7 @@ impl Run {
                 if self.replicas.len() < 2 {
                     return Ok(None);
                 }
-                self.replicas.pop();
+                self.replicas.retain(|r| !r.fenced);
                 Some("one controller is left".to_owned())
             }
             Action::Turn => {
@@ -307,7 +307,7 @@ impl Run {
     /// Once faults stop everything settles, everything that fits runs, and all jobs come to their end.
     pub(super) fn calm(&mut self) -> Result<(), String> {
         self.say(|| "faults stop".to_owned());
-        self.replicas.truncate(1);
+        self.replicas.retain(|r| !r.fenced);
         if let Some(leader) = self.replicas.first_mut() {
             leader.ahead = 0;
         }
@@ -550,12 +550,6 @@ fn compare(path: &str, old: &Value, new: &Value, all: &mut Vec<String>) {
 
 fn defaults_queue() -> &'static str {
     crate::defaults::QUEUE_NAME
-}
-
-/// How old a list may be that a controller starts from.
-fn oldest(setup: &Setup, server: &Server, which: u16) -> usize {
-    // Where nobody else acts the list is the present.
-    if setup.overlap { server.log.len().saturating_sub(usize::from(which % 40)) } else { usize::MAX }
 }
 
 /// In what a controller knows something else than one that has just started.

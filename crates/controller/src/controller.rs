@@ -195,6 +195,10 @@ pub struct Controller {
     pub(crate) told: BTreeMap<Key, String>,
     /// Workloads that wait and do not say yet what for.
     pub(crate) untold: BTreeSet<Key>,
+    /// Those of them that were not set aside yet and say nothing at all.
+    pub(crate) silent: BTreeSet<Key>,
+    /// Whether a cycle may have set workloads aside since.
+    pub(crate) parked: bool,
     /// The check messages that were last recorded as an Event.
     pub(crate) told_checks: BTreeMap<Key, String>,
     /// Workloads whose end was recorded as an Event.
@@ -233,6 +237,8 @@ impl Controller {
             synced: Synced::default(),
             told: BTreeMap::new(),
             untold: BTreeSet::new(),
+            silent: BTreeSet::new(),
+            parked: false,
             told_checks: BTreeMap::new(),
             told_finished: BTreeSet::new(),
             create_errors: BTreeMap::new(),
@@ -545,7 +551,9 @@ impl Controller {
             _ => {}
         }
         if CONFIGURATION.contains(&reference.kind) {
-            let status_only = old.is_some_and(|old| only_status_changed(old, object));
+            // One that is gone is as it was, and yet not the same.
+            let there = self.store.get(&reference).is_some();
+            let status_only = there && old.is_some_and(|old| only_status_changed(old, object));
             self.finalizers_due |= !status_only;
             // What a status says of a queue follows from everything else.
             if status_only && self.mark_queue(&reference) {

@@ -496,6 +496,17 @@ mod tests {
     }
 
     #[test]
+    fn a_scan_that_stopped_at_a_flavor_that_is_gone_begins_anew() {
+        let mut desk = Desk::two();
+        let cpu_id = desk.names.intern_resource("cpu");
+        for at in [1, 2, u32::MAX] {
+            let last = LastTried { flavors: vec![vec![(cpu_id, Some(at))]], ..LastTried::default() };
+            let assignment = desk.assign_job(&cpu(1), &Job { last: Some(last), ..Job::default() });
+            assert_eq!(desk.show(&assignment), "x:Fit:0, 0");
+        }
+    }
+
+    #[test]
     fn without_fungibility_the_best_mode_wins_and_nothing_is_remembered() {
         let mut desk = Desk::two().uses("x", "cpu", 2).lends("x", "cpu", 1);
         desk.features.fungibility = false;

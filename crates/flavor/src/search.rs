@@ -78,7 +78,10 @@ impl Search {
         let fungibility = &context.cluster_queue.fungibility;
         let mut best = Quality::WORST;
         let mut attempted = None;
-        for at in first_flavor(context, question)..group.flavors.len() {
+        let first = first_flavor(context, question);
+        // There were more flavors when the scan stopped there: it begins anew.
+        let first = if first < group.flavors.len() { first } else { 0 };
+        for at in first..group.flavors.len() {
             attempted = Some(at);
             let flavor = &group.flavors[at];
             if let Some(reason) = ruled_out(context, question, flavor.flavor) {

@@ -336,6 +336,7 @@ impl Engine {
         if moved {
             let members = queue.members.clone();
             for member in members {
+                self.forget_progress(member);
                 if self.places.get(member) != Place::Nowhere {
                     self.forget_preemptor(member);
                     self.dequeue(member);

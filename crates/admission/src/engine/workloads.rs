@@ -61,6 +61,8 @@ impl Engine {
         self.forget_preemptor(id);
         if let Some(holding) = self.state.release(id) {
             self.changed_from_outside(holding.node);
+            // Its LocalQueue may be gone; what it held is free all the same.
+            self.request_flush(now, holding.node);
             self.flush_for(now, id);
             self.places_left(now, &holding);
         }
@@ -130,10 +132,12 @@ impl Engine {
         let yields = new.phase == Stage::Pending
             && new.status.conditions.get(&ConditionType::Evicted).is_some_and(|c| *c.reason == *"Preempted");
         new.eviction_expected = old.eviction_expected && new.phase != Stage::Pending && !new.is_evicted();
-        // A workload that held quota starts over with its flavors once it is back.
+        // A workload that held quota starts over with its flavors once it is back, and so does one in another queue.
         let waited = old.holding.is_none() || stays_assumed;
-        let keeps_progress =
-            self.config.gates.flavor_fungibility_preserve_scan_progress && old.class == new.class && waited;
+        let keeps_progress = self.config.gates.flavor_fungibility_preserve_scan_progress
+            && old.class == new.class
+            && same_queue
+            && waited;
 
         self.dequeue(id);
         if !same_queue {

@@ -23,14 +23,16 @@ impl Engine {
                 // The ClusterQueue went before the write failed.
                 conditions.remove(&ConditionType::QuotaReserved);
                 conditions.remove(&ConditionType::Admitted);
+                record.last = None;
                 if result == Written::Failed {
                     self.put_back_after_failure(now, id);
                 }
             }
             return;
         }
-        let Some(holding) = self.state.release(id) else { return };
-        if let (Some(before), Some(record)) = (holding.assumed, self.state.records.get_mut(id)) {
+        let Some(mut holding) = self.state.release(id) else { return };
+        let before = holding.assumed.take();
+        if let (Some(before), Some(record)) = (before, self.state.records.get_mut(id)) {
             record.status = *before;
         }
         let record = self.state.records.get(id);
@@ -41,6 +43,11 @@ impl Engine {
             return;
         }
         self.drop_charge(id);
+        // The flavor was not found wanting: it is the first to be tried again.
+        self.forget_progress(id);
+        // Others may have been turned away for its sake.
+        self.request_flush(now, holding.node);
+        self.places_left(now, &holding);
         self.wake_for_slices(now);
         if result == Written::Failed {
             self.put_back_after_failure(now, id);

@@ -79,6 +79,26 @@ fn a_failed_write_gives_the_quota_back() {
 }
 
 #[test]
+fn quota_that_was_never_written_wakes_others_when_it_is_given_back() {
+    for result in [Written::Failed, Written::NotFound] {
+        let mut cluster = cluster(4);
+        cluster.submit("w", "q", 3, 0);
+        cluster.submit("other", "q", 2, 0);
+        for _ in 0..3 {
+            cluster.engine.cycle(cluster.now);
+        }
+        cluster.engine.flush(cluster.now);
+        for _ in 0..2 {
+            cluster.engine.cycle(cluster.now);
+        }
+        assert!(!cluster.engine.has_heads(cluster.now), "the other one is parked");
+        cluster.engine.admission_written(cluster.now, &key("w"), result);
+        cluster.engine.remove_workload(cluster.now, &key("w"));
+        assert!(cluster.engine.has_heads(cluster.now.plus_seconds(1)), "{result:?}");
+    }
+}
+
+#[test]
 fn a_write_to_a_workload_that_is_gone_leaves_nothing_behind() {
     let mut cluster = cluster(4);
     cluster.submit("w", "q", 3, 0);
@@ -476,17 +496,23 @@ fn a_cycle_of_cohorts_harms_only_itself() {
 
 #[test]
 fn quota_freed_behind_a_queue_that_is_gone_wakes_others() {
-    let mut cluster = cluster(2);
-    let other = LocalQueueSpec { key: key("other"), cluster_queue: "q".into(), ..LocalQueueSpec::default() };
-    cluster.engine.set_local_queue(cluster.now, other);
-    cluster.submit("runs", "q", 2, 0);
-    cluster.cycle();
-    cluster.submit("waits", "other", 2, 0);
-    cluster.settle(10).unwrap();
-    cluster.engine.remove_local_queue(cluster.now, &key("q"));
-    cluster.finish("runs");
-    cluster.settle(10).unwrap();
-    assert_eq!(cluster.running(), ["waits"]);
+    for deleted in [false, true] {
+        let mut cluster = cluster(2);
+        let other = LocalQueueSpec { key: key("other"), cluster_queue: "q".into(), ..LocalQueueSpec::default() };
+        cluster.engine.set_local_queue(cluster.now, other);
+        cluster.submit("runs", "q", 2, 0);
+        cluster.cycle();
+        cluster.submit("waits", "other", 2, 0);
+        cluster.settle(10).unwrap();
+        cluster.engine.remove_local_queue(cluster.now, &key("q"));
+        if deleted {
+            cluster.delete("runs");
+        } else {
+            cluster.finish("runs");
+        }
+        cluster.settle(10).unwrap();
+        assert_eq!(cluster.running(), ["waits"]);
+    }
 }
 
 #[test]

@@ -174,17 +174,18 @@ impl Controller {
         self.write(field_manager::JOB, Operation::Update(new.into()), then);
     }
 
-    /// Deletes a Workload that does not stand for its job any more, and then lets it go.
-    pub(super) fn delete_workload(&mut self, view: &JobView, key: &Key) {
+    /// Deletes a Workload that does not stand for its job any more, and then lets it go. `replaced` is whether another one does.
+    pub(super) fn delete_workload(&mut self, view: &JobView, key: &Key, replaced: bool) {
         let reference = workload_ref(key);
         if self.store.is_locked(&reference) {
             return;
         }
         let Some(workload) = self.store.workload(key).cloned() else { return };
         if workload.metadata.deletion_timestamp.is_some() {
-            // A job that is being stopped, or that somebody else suspended, learns from it what its pods were like before.
+            // A job that is being stopped, that somebody else suspended, or that still runs as it was admitted learns from it
+            // what its pods were like before.
             let started = self.fed.workloads.get(key).is_some_and(|w| w.is_admitted());
-            let restores = is_stopping(&view.object) || view.suspended && started;
+            let restores = is_stopping(&view.object) || started && (view.suspended || !replaced);
             if !restores || self.stop_job(view, Some(key), "") {
                 self.drop_finalizer(&workload);
             }

@@ -64,6 +64,7 @@ impl Controller {
 
     fn take_entry(&mut self, entry: Entry) {
         let admitted = matches!(entry.outcome, Outcome::Admitted { .. });
+        self.parked |= matches!(entry.outcome, Outcome::NoFit | Outcome::NoCandidates);
         self.mark_stale(&entry.workload);
         // The slice that this one replaces ends once the admission is written.
         let ends = entry.then.and_then(|next| {

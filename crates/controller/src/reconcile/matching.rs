@@ -80,7 +80,7 @@ impl Controller {
             return last.or(update);
         }
         for key in &others {
-            self.delete_workload(view, key);
+            self.delete_workload(view, key, found.is_some());
         }
         if let Some(key) = update {
             self.update_workload(view, &key);

@@ -98,6 +98,13 @@ impl Controller {
             // The end of the job is the end of all its slices; the one that runs tells of it.
             return Choice::Made(Some(chain.running.unwrap_or(selected)));
         }
+        // A job that was not started yet starts as the slice that is admitted, and grows from there.
+        if view.suspended
+            && let Some(running) = chain.running.as_ref().filter(|r| **r != selected)
+            && self.fed.workloads.get(running).is_some_and(|w| w.is_admitted())
+        {
+            return Choice::Made(chain.running);
+        }
         let known = self.store.workload(&selected).cloned().zip(self.fed.workloads.get(&selected).cloned());
         let Some((object, workload)) = known else { return Choice::None };
         if workload.deleting && chain.running.is_some() {

@@ -7,7 +7,9 @@ use slicegate_admission::lifecycle::{
     StopFacts, StopStep,
 };
 use slicegate_api::ObjectMeta;
-use slicegate_workload::{ConditionType, Key, Status, StopPolicy, Timestamp, Workload, WorkloadStatus};
+use slicegate_workload::{
+    ConditionType, Key, QueueingStrategy, Status, StopPolicy, Timestamp, Workload, WorkloadStatus,
+};
 
 use crate::controller::{Controller, Plan, Then, event};
 use crate::io::{EventType, Operation, field_manager};
@@ -241,10 +243,19 @@ impl Controller {
     /// Lets workloads that wait say what for, where cycles set them aside together with others just like them without looking
     /// at each. Kueue does so only for those that it happens to look at afterwards.
     pub(crate) fn tell_parked(&mut self, now: Timestamp) {
-        for key in std::mem::take(&mut self.untold) {
+        let mut untold = std::mem::take(&mut self.untold);
+        if std::mem::take(&mut self.parked) {
+            untold.append(&mut self.silent);
+        }
+        for key in untold {
             let Some(workload) = self.fed.workloads.get(&key).cloned() else { continue };
             let facts = self.engine.pending_facts(&workload);
             if facts.parked_with.is_none() {
+                if workload.status.conditions.get(&ConditionType::QuotaReserved).is_none()
+                    && self.may_be_parked(&facts.cluster_queue_name)
+                {
+                    self.silent.insert(key);
+                }
                 continue;
             }
             let at = At { now, generation: workload.generation };
@@ -254,6 +265,13 @@ impl Controller {
                 lifecycle::sync_pending(&workload, &mut plan.status, &facts, at, &gates);
             }
         }
+    }
+
+    /// Whether a ClusterQueue sets workloads aside together with others just like them.
+    fn may_be_parked(&self, cluster_queue: &str) -> bool {
+        let queue = self.cluster_queue_spec(cluster_queue);
+        self.config.engine.gates.scheduling_equivalence_hashing
+            && queue.is_some_and(|q| q.queueing_strategy == QueueingStrategy::BestEffortFifo)
     }
 
     /// What can happen to a workload that holds quota.

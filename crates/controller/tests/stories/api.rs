@@ -20,7 +20,7 @@ pub(super) struct Api {
     uids: u64,
     now: Timestamp,
     /// What happened since it was last asked.
-    changes: Vec<Change>,
+    pub(super) changes: Vec<Change>,
 }
 
 fn spec(object: &Object) -> Value {
@@ -47,7 +47,7 @@ fn with_part(base: &Object, from: &Object, status: bool) -> Object {
 }
 
 impl Api {
-    fn store(&mut self, mut object: Object) -> Object {
+    pub(super) fn store(&mut self, mut object: Object) -> Object {
         self.version += 1;
         object.metadata_mut().resource_version = Some(self.version.to_string());
         let reference = object.reference();

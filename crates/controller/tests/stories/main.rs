@@ -19,6 +19,8 @@ mod jobsets;
 #[cfg(test)]
 mod kinds;
 #[cfg(test)]
+mod late;
+#[cfg(test)]
 mod node_pools;
 #[cfg(test)]
 mod past_usage;

@@ -545,12 +545,12 @@ pub(super) fn touch(server: &mut Server, reference: &ObjectRef, how: u16) {
 }
 
 /// Everything is as it was in the beginning, and nobody stands in the way of anything.
-pub(super) fn restore(server: &mut Server, setup: &Setup) -> bool {
+pub(super) fn restore(server: &mut Server, objects: &[Object]) -> bool {
     let before = server.log.len();
-    for object in setup.objects() {
+    for object in objects {
         let reference = object.reference();
         let Some(there) = server.store.get(&reference).cloned() else {
-            server.create(object);
+            server.create(object.clone());
             continue;
         };
         match (there, object) {

@@ -7,6 +7,12 @@
 //! must settle: a controller that starts then agrees with every decision, what fits runs, jobs come to their end, and nothing is
 //! used any more.
 //!
+//! Leaders are fenced as they are in a cluster: who loses the lease decides nothing any more, though what it has sent may arrive
+//! late, and who gets it lists everything after that. Every write names the version that it was decided on, so that a late one
+//! conflicts. A write without an answer may be tried again; it is judged by the quotas that were known when it was decided. A
+//! controller that starts has no memory of who preempted whom, so it may preempt once more what was preempted before and runs
+//! again.
+//!
 //! [`Failure::shrink`] leaves out steps as long as the run still fails.
 
 mod actors;

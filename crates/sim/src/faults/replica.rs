@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use slicegate_api::{Kind, Object, ObjectRef};
-use slicegate_controller::{Change, Configuration, Controller, Write, WriteError, WriteOutcome};
+use slicegate_controller::{Change, Configuration, Controller, Write, WriteError, WriteId, WriteOutcome};
 use slicegate_workload::Timestamp;
 
 use super::dice::place;
 use super::rules;
 use super::server::{Capacity, Server};
+use super::setup::QUOTAS;
 
 /// How far ahead a change may be told that others of its kind should have been told before.
 const WINDOW: usize = 4;
@@ -35,10 +36,14 @@ pub(super) struct Replica {
     seen: BTreeMap<ObjectRef, Object>,
     told: VecDeque<Change>,
     pub(super) writes: Vec<Pending>,
+    /// The quotas that were known when writes were decided that went without an answer and may be tried again.
+    unanswered: BTreeMap<WriteId, Capacity>,
     pub(super) answers: VecDeque<(ObjectRef, WriteOutcome)>,
     /// How far its clock is ahead, in microseconds.
     pub(super) ahead: i64,
     pub(super) wake_at: Option<Timestamp>,
+    /// Another one has the lease: it decides nothing any more, and what it sent may still arrive.
+    pub(super) fenced: bool,
 }
 
 fn version(object: &Object) -> u64 {
@@ -73,9 +78,11 @@ impl Replica {
             seen: BTreeMap::new(),
             told: VecDeque::new(),
             writes: Vec::new(),
+            unanswered: BTreeMap::new(),
             answers: VecDeque::new(),
             ahead: 0,
             wake_at: None,
+            fenced: false,
         }
     }
 
@@ -284,16 +291,17 @@ impl Replica {
         self.wake_at = effects.wake_at;
         let mut texts = Vec::new();
         if !effects.writes.is_empty() {
-            let queues: Vec<Object> = self.seen.values().filter(|o| o.kind() == Kind::ClusterQueue).cloned().collect();
-            let known = queues.iter().filter_map(|o| self.controller.object(&o.reference()));
-            let capacity = rules::capacity(known);
+            let queues = QUOTAS.iter().map(|(name, _)| ObjectRef::new(Kind::ClusterQueue, "", *name));
+            let known: Vec<&Object> = queues.filter_map(|queue| self.controller.object(&queue)).collect();
+            let capacity = rules::capacity(known.into_iter());
             let mut objects = BTreeSet::new();
             for write in effects.writes {
                 if !objects.insert(write.operation.object()) {
                     return Err(format!("{} is written twice at once", write.operation.object()));
                 }
                 texts.push(describe_write(&write));
-                self.writes.push(Pending { write, capacity: capacity.clone() });
+                let capacity = self.unanswered.remove(&write.id).unwrap_or_else(|| capacity.clone());
+                self.writes.push(Pending { write, capacity });
             }
         }
         self.controller.engine().check().map_err(|e| e.to_string())?;
@@ -318,6 +326,9 @@ impl Replica {
                 Err(WriteError::Unavailable { object, why: "connection closed".to_owned() })
             }
         };
+        if let Err(WriteError::Unavailable { .. }) = &result {
+            self.unanswered.insert(pending.write.id, pending.capacity);
+        }
         let text = format!(
             "{}: {}",
             describe_write(&pending.write),
@@ -329,11 +340,10 @@ impl Replica {
 
     /// The controller learns how a write fared.
     pub(super) fn answer(&mut self, server: &Server, which: u16) -> Option<String> {
-        let (reference, outcome) = self.answers.remove(place(which, self.answers.len()))?;
-        match &outcome.result {
-            Ok(Some(object)) => self.remember(object.clone()),
-            Ok(None) => drop(self.seen.remove(&reference)),
-            Err(_) => {}
+        let (_, outcome) = self.answers.remove(place(which, self.answers.len()))?;
+        // That it is gone the watches are still to tell.
+        if let Ok(Some(object)) = &outcome.result {
+            self.remember(object.clone());
         }
         let text = match &outcome.result {
             Ok(object) => format!("write {}: {}", outcome.id.0, object.as_ref().map_or("gone", |_| "done")),

@@ -172,7 +172,9 @@ pub(super) fn within(server: &Server, admitted: &Object, capacity: &Capacity) ->
     }
     for ((_, flavor), (amount, nominal)) in together {
         if amount > nominal {
-            return Err(format!("{amount} of flavor {flavor} are promised, there are {nominal}: {used:?}"));
+            return Err(format!(
+                "{amount} of flavor {flavor} are promised, there are {nominal}: {used:?} of {capacity:?}"
+            ));
         }
     }
     Ok(())

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::Value;
 use slicegate_api::{Kind, Object, ObjectRef};
 use slicegate_controller::{Change, Controller, Operation};
 use slicegate_workload::Timestamp;
@@ -31,6 +32,8 @@ pub(super) struct Run {
     jobs: usize,
     /// Jobs that somebody started by hand.
     by_hand: BTreeSet<ObjectRef>,
+    /// What was there in the beginning.
+    objects: Vec<Object>,
     figures: Figures,
     trace: Option<Vec<String>>,
 }
@@ -62,6 +65,7 @@ impl Run {
             replicas: Vec::new(),
             jobs: 0,
             by_hand: BTreeSet::new(),
+            objects: setup.objects(),
             figures: Figures::default(),
             trace: keep_trace.then(Vec::new),
         }
@@ -74,8 +78,8 @@ impl Run {
     }
 
     pub(super) fn begin(&mut self) -> Result<(), String> {
-        for object in self.setup.objects() {
-            self.server.create(object);
+        for object in &self.objects {
+            self.server.create(object.clone());
         }
         let first = Replica::start(self.setup.configuration(), &self.server, usize::MAX, 0);
         self.replicas.push(first);
@@ -122,6 +126,7 @@ impl Run {
             Action::DeliverAll => Some(leader.deliver_all(server, None)).filter(|n| *n > 0).map(|n| n.to_string()),
             Action::Repeat => leader.repeat(server, which),
             Action::Relist => Some(leader.relist(server, which, how)),
+            Action::Reconcile | Action::Crash if leader.fenced => None,
             Action::Reconcile => {
                 let texts = leader.reconcile(server)?;
                 Some(texts.join("; "))
@@ -149,8 +154,7 @@ impl Run {
             Action::LoseAnswer => leader.perform(server, which, Fate::AnswerLost),
             Action::Refuse => leader.perform(server, which, Fate::Refused),
             Action::Crash => {
-                let oldest = oldest(&setup, server, which);
-                *leader = Replica::start(setup.configuration(), server, oldest, how);
+                *leader = Replica::start(setup.configuration(), server, usize::MAX, how);
                 self.figures.crashes += 1;
                 Some("another starts".to_owned())
             }
@@ -158,8 +162,8 @@ impl Run {
                 if !setup.overlap || self.replicas.len() > 1 {
                     return Ok(None);
                 }
-                let oldest = oldest(&setup, &self.server, which);
-                let next = Replica::start(setup.configuration(), &self.server, oldest, how);
+                let next = Replica::start(setup.configuration(), &self.server, usize::MAX, how);
+                self.replicas.iter_mut().for_each(|r| r.fenced = true);
                 self.replicas.insert(0, next);
                 self.figures.crashes += 1;
                 Some("another takes over".to_owned())
@@ -168,7 +172,7 @@ impl Run {
                 if self.replicas.len() < 2 {
                     return Ok(None);
                 }
-                self.replicas.pop();
+                self.replicas.retain(|r| !r.fenced);
                 Some("one controller is left".to_owned())
             }
             Action::Turn => {
@@ -275,7 +279,7 @@ impl Run {
         let mut wakes = 0;
         for _ in 0..MOST_WISHES {
             self.settle()?;
-            if actors::restore(&mut self.server, &self.setup) {
+            if actors::restore(&mut self.server, &self.objects) {
                 self.after()?;
                 continue;
             }
@@ -303,7 +307,7 @@ impl Run {
     /// Once faults stop everything settles, everything that fits runs, and all jobs come to their end.
     pub(super) fn calm(&mut self) -> Result<(), String> {
         self.say(|| "faults stop".to_owned());
-        self.replicas.truncate(1);
+        self.replicas.retain(|r| !r.fenced);
         if let Some(leader) = self.replicas.first_mut() {
             leader.ahead = 0;
         }
@@ -340,12 +344,17 @@ impl Run {
         }
         let mut effects = fresh.reconcile(self.server.now);
         // How much is missing is told as of the last time that somebody looked.
-        effects.writes.retain(|w| !self.tells_only(&w.operation));
+        let circles = effects.writes.iter().any(|w| self.preempts_again(&w.operation));
+        effects.writes.retain(|w| !self.tells_only(&w.operation) && !self.preempts_again(&w.operation));
         if !effects.writes.is_empty() {
-            let texts: Vec<String> = effects.writes.iter().map(describe_write).collect();
+            let text = |w: &slicegate_controller::Write| {
+                format!("{} (changes {})", describe_write(w), self.differences(&w.operation).join(", "))
+            };
+            let texts: Vec<String> = effects.writes.iter().map(text).collect();
             return Err(format!("a controller that starts now wants more: {}", texts.join("; ")));
         }
-        if let Some(leader) = self.replicas.first()
+        if !circles
+            && let Some(leader) = self.replicas.first()
             && let Some(text) = differs(&leader.controller, &fresh)
         {
             return Err(text);
@@ -386,10 +395,32 @@ impl Run {
             for c in &mut status.conditions {
                 c.message.clear();
                 c.reason.clear();
+                c.observed_generation = None;
             }
             status
         };
         silent(new) == silent(old)
+    }
+
+    /// What a write of a status changes of it.
+    fn differences(&self, operation: &Operation) -> Vec<String> {
+        let Operation::UpdateStatus(new) = operation else { return Vec::new() };
+        let Some(old) = self.server.store.get(&new.reference()) else { return Vec::new() };
+        let (Ok(old), Ok(new)) = (old.to_json(), new.to_json()) else { return Vec::new() };
+        let mut all = Vec::new();
+        compare("status", &old["status"], &new["status"], &mut all);
+        all
+    }
+
+    /// Whether a write evicts a workload that was preempted before and runs again. Nobody preempts the same workload twice
+    /// while nothing else changes, so that preemption never goes in circles; a controller that starts has no memory of that.
+    fn preempts_again(&self, operation: &Operation) -> bool {
+        let Operation::UpdateStatus(Object::Workload(new)) = operation else { return false };
+        let Some(Object::Workload(old)) = self.server.store.get(&Object::Workload(new.clone()).reference()) else {
+            return false;
+        };
+        let was = |kind: &str| old.status.conditions.iter().any(|c| c.type_ == kind && c.status == "False");
+        rules::is_true(&new.status.conditions, "Preempted") && was("Preempted") && was("Evicted")
     }
 
     /// A job runs exactly if its workload is admitted, and where that says.
@@ -498,14 +529,27 @@ impl Run {
     }
 }
 
-fn defaults_queue() -> &'static str {
-    crate::defaults::QUEUE_NAME
+/// Where two documents differ.
+fn compare(path: &str, old: &Value, new: &Value, all: &mut Vec<String>) {
+    match (old, new) {
+        (Value::Object(a), Value::Object(b)) => {
+            let keys: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+            for key in keys {
+                compare(&format!("{path}.{key}"), &old[key.as_str()], &new[key.as_str()], all);
+            }
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            for (i, (a, b)) in a.iter().zip(b).enumerate() {
+                compare(&format!("{path}[{i}]"), a, b, all);
+            }
+        }
+        _ if old != new => all.push(format!("{path} from {old} to {new}")),
+        _ => {}
+    }
 }
 
-/// How old a list may be that a controller starts from.
-fn oldest(setup: &Setup, server: &Server, which: u16) -> usize {
-    // Where nobody else acts the list is the present.
-    if setup.overlap { server.log.len().saturating_sub(usize::from(which % 40)) } else { usize::MAX }
+fn defaults_queue() -> &'static str {
+    crate::defaults::QUEUE_NAME
 }
 
 /// In what a controller knows something else than one that has just started.

@@ -13,8 +13,8 @@ use super::dice::Dice;
 /// What differs between runs, beyond what happens in them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Setup {
-    /// Two controllers may act at once, and one that starts may be told of the past. What is decided then rests on what nobody
-    /// knows to be outdated, so quotas are not looked at in such a run.
+    /// Another controller may take over while writes of the one before are still on their way. What is decided then rests on
+    /// what nobody knows to be outdated, so quotas are not looked at in such a run.
     pub overlap: bool,
     /// Preemption by fair share instead of by priority.
     pub fair_sharing: bool,

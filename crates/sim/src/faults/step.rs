@@ -64,7 +64,7 @@ actions! {
     Refuse = 2 fault,
     /// The controller dies and another starts from a list.
     Crash = 5 fault,
-    /// Another controller takes over while this one still acts.
+    /// Another controller takes over while writes of this one are still on their way.
     Overlap = 3 fault,
     /// The one that was taken over from acts no more.
     Depose = 8 course,

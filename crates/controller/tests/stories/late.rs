@@ -1,0 +1,163 @@
+//! News that comes late, out of step, or not at all.
+
+use serde_json::json;
+use slicegate_api::{Kind, ObjectRef};
+use slicegate_controller::{Change, Configuration, Operation, WriteError, WriteOutcome};
+use slicegate_workload::{ConditionType, Key, Workload};
+
+use crate::api::World;
+use crate::batch::{job, reason, running, world};
+
+fn workload_of(world: &World, job: &ObjectRef) -> ObjectRef {
+    ObjectRef::new(Kind::Workload, "default", world.key(job).name)
+}
+
+#[test]
+fn whoever_waits_for_an_answer_looks_again_when_the_object_was_seen_before_it() {
+    let mut world = world("0", &json!({}));
+    world.put(json!({"kind": "WorkloadPriorityClass", "metadata": {"name": "high"}, "value": 9}));
+    world.put(json!({"kind": "LocalQueue", "metadata": {"name": "other"}, "spec": {"clusterQueue": "cq"}}));
+    let a = world.put(job("a", 1));
+    world.settle();
+    let workload = workload_of(&world, &a);
+    // Two writes of the Workload follow from this, one after the other.
+    world.edit(&a, |v| {
+        v["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = "high".into();
+        v["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "other".into();
+    });
+    let effects = world.controller.reconcile(world.now);
+    let [write] = effects.writes.as_slice() else { panic!("{:?}", effects.writes) };
+    assert!(matches!(&write.operation, Operation::Update(o) if o.reference() == workload));
+    world.api.perform(write).unwrap();
+    // A webhook adds something to it on the way, so that what is seen is not what was written.
+    world.api.changes.clear();
+    let mut object = world.api.objects[&workload].clone();
+    object.metadata_mut().annotations.get_or_insert_default().insert("example.com/seen".to_owned(), "yes".to_owned());
+    let object = world.api.store(object);
+    world.api.changes.clear();
+    world.controller.observe(world.now, Change::Applied(object.clone()));
+    let meanwhile = world.controller.reconcile(world.now).writes;
+    assert!(meanwhile.iter().all(|w| w.operation.object() != workload), "its answer is still to come");
+    world.controller.complete(world.now, WriteOutcome { id: write.id, result: Ok(Some(object)) });
+    world.settle();
+    assert_eq!(world.json(&workload)["spec"]["queueName"], "other");
+    assert_eq!(world.json(&workload)["spec"]["priority"], 9);
+}
+
+/// A Workload whose job nobody has seen.
+fn stray(world: &mut World) -> ObjectRef {
+    world.put(json!({"kind": "Workload", "metadata": {"name": "stray", "namespace": "default",
+            "finalizers": ["kueue.x-k8s.io/resource-in-use"],
+            "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": "nobody",
+                "controller": true}]},
+        "spec": {"queueName": "lq", "active": true, "podSets": [{"name": "main", "count": 1, "template": {"spec": {
+            "restartPolicy": "Never", "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}}]}}))
+}
+
+#[test]
+fn a_workload_whose_job_is_not_seen_yet_is_given_ten_seconds() {
+    let mut world = world("4", &json!({}));
+    let stray = stray(&mut world);
+    let key = Key::new("default", "stray");
+    let finished = |world: &World| world.controller.workload(&key).is_none_or(Workload::is_finished);
+    world.settle();
+    world.advance(9);
+    world.settle();
+    assert!(!finished(&world), "watches of different kinds are not in step");
+    world.advance(1);
+    world.settle();
+    assert!(finished(&world));
+    let conditions = world.json(&stray)["status"]["conditions"].clone();
+    let end = conditions.as_array().unwrap().iter().find(|c| c["type"] == "Finished").unwrap().clone();
+    assert_eq!(end["reason"], "OwnerNotFound");
+}
+
+#[test]
+fn a_controller_that_starts_knows_all_jobs_there_are() {
+    let mut world = world("4", &json!({}));
+    stray(&mut world);
+    world.restart(Configuration::default());
+    world.settle();
+    assert!(world.controller.workload(&Key::new("default", "stray")).is_none_or(Workload::is_finished));
+}
+
+#[test]
+fn a_job_is_not_started_while_pods_of_an_earlier_start_still_run() {
+    let mut world = world("4", &json!({}));
+    let mut by_hand = job("a", 2);
+    by_hand["spec"]["suspend"] = false.into();
+    let a = world.put(by_hand);
+    // Its pods are there before anybody looks at it.
+    running(&mut world, &a, 2);
+    assert_eq!(world.json(&a)["spec"]["suspend"], true, "nobody admitted it");
+    for _ in 0..3 {
+        world.advance(60);
+        world.settle();
+        assert_eq!(world.json(&a)["spec"]["suspend"], true);
+    }
+    running(&mut world, &a, 0);
+    assert!(world.has(&a, &ConditionType::Admitted));
+    assert_eq!(world.json(&a)["spec"]["suspend"], false);
+    assert_eq!(world.json(&a)["spec"]["template"]["spec"]["nodeSelector"]["pool"], "std");
+    assert_eq!(reason(&world, &a, &ConditionType::Admitted), "Admitted");
+}
+
+#[test]
+fn a_workload_is_kept_until_the_job_that_runs_as_it_says_is_as_it_was() {
+    let mut world = world("4", &json!({}));
+    let a = world.put(job("a", 2));
+    world.settle();
+    running(&mut world, &a, 2);
+    assert_eq!(world.json(&a)["spec"]["template"]["spec"]["nodeSelector"]["pool"], "std");
+    // Nobody may change the size of a job that runs. It is stopped, but the first writes of it do not arrive.
+    let mut failures = 3;
+    let reference = a.clone();
+    world.fault = Box::new(move |write| {
+        let object = write.operation.object();
+        if object != reference || failures == 0 {
+            return None;
+        }
+        failures -= 1;
+        Some(WriteError::Conflict(object))
+    });
+    world.edit(&a, |v| {
+        v["spec"]["parallelism"] = 3.into();
+        v["spec"]["completions"] = 3.into();
+    });
+    for _ in 0..20 {
+        world.settle();
+        world.advance(1);
+    }
+    running(&mut world, &a, 0);
+    world.edit(&ObjectRef::new(Kind::ClusterQueue, "", "cq"), |v| v["spec"]["stopPolicy"] = "Hold".into());
+    world.settle();
+    running(&mut world, &a, 0);
+    let selector = world.json(&a)["spec"]["template"]["spec"]["nodeSelector"]["pool"].clone();
+    assert_eq!(selector.is_null(), world.json(&a)["spec"]["suspend"] == true, "{selector}");
+}
+
+#[test]
+fn workloads_that_are_set_aside_later_still_say_what_for() {
+    let mut configuration = Configuration::default();
+    configuration.engine.wait_for_pods_ready = Some(slicegate_admission::WaitForPodsReady {
+        timeout_seconds: 600,
+        block_admission: true,
+        ..slicegate_admission::WaitForPodsReady::default()
+    });
+    let mut world = World::new(configuration);
+    world.put(json!({"kind": "ResourceFlavor", "metadata": {"name": "std"}, "spec": {}}));
+    world.put(json!({"kind": "ClusterQueue", "metadata": {"name": "cq"}, "spec": {
+        "namespaceSelector": {}, "resourceGroups": [{"coveredResources": ["cpu"], "flavors": [
+            {"name": "std", "resources": [{"name": "cpu", "nominalQuota": "4"}]}]}]}}));
+    world.put(json!({"kind": "LocalQueue", "metadata": {"name": "lq"}, "spec": {"clusterQueue": "cq"}}));
+    let first = world.put(job("a", 1));
+    world.settle();
+    running(&mut world, &first, 0);
+    // While admission waits for the pods of the first nobody is looked at.
+    let waiting = ["b", "c", "d"].map(|name| world.put(job(name, 4)));
+    world.settle();
+    running(&mut world, &first, 1);
+    for job in &waiting {
+        assert_eq!(reason(&world, job, &ConditionType::QuotaReserved), "WaitingForQuota", "{job}");
+    }
+}

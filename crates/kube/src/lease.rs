@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::call::Call;
+use crate::call::{self, Call};
 
 /// How a leader is elected.
 #[derive(Clone, PartialEq, Debug)]
@@ -121,7 +121,7 @@ pub(crate) fn now_micros() -> i64 {
 }
 
 async fn request(client: &Client, method: Method, path: String, body: Value) -> Result<Value, kube::Error> {
-    let call = Call { method, path, content_type: "application/json", body };
+    let call = Call { method, path, content_type: call::JSON, body, accept: call::JSON };
     let request = call.request().map_err(|e| kube::Error::Service(e.into()))?;
     client.request(request).await
 }

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, Parser, Subcommand, ValueEnum};
 
+use crate::configuration::ConfigurationArgs;
+
 /// Admission and queueing for TPU training on Kubernetes: what runs now, what waits, and why.
 #[derive(Parser, Debug)]
 #[command(name = "slicegate", version, arg_required_else_help = true)]
@@ -34,6 +36,9 @@ pub(crate) struct SimulateArgs {
     /// A value for ${NAME} in the PATHs that follow; the environment gives the others.
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) env: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) configuration: ConfigurationArgs,
 
     /// Print the tables as they were at this time, such as 90s or 1h30m; may be given several times.
     #[arg(long, value_name = "TIME")]
@@ -141,6 +146,7 @@ Examples:
   slicegate simulate queues.yaml --env JOB_ID=1 rayjob.yaml --env JOB_ID=2 rayjob.yaml
   slicegate simulate --at 2m --at 5m --quiet examples/dws
   slicegate simulate --metrics metrics.txt examples/multislice
+  slicegate simulate --config controller_manager_config.yaml --feature-gates TASBalancedPlacement=true queues/ jobs/
   kubectl get clusterqueues,localqueues,resourceflavors,jobsets -A -o yaml | slicegate simulate - pools.json
 
 Exit status: 0 if every job finished, 1 if something can never be admitted or did not finish, 2 on bad input.";

@@ -3,6 +3,7 @@
 
 mod args;
 mod check;
+mod configuration;
 mod crds;
 mod inputs;
 mod simulate;

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod check;
 #[cfg(test)]
+mod configuration;
+#[cfg(test)]
 mod crds;
 #[cfg(test)]
 mod metrics;

@@ -34,11 +34,8 @@ impl Call {
     }
 
     pub(crate) fn request(&self) -> Result<Request<Vec<u8>>, String> {
-        let body = if self.body.is_null() {
-            Vec::new()
-        } else {
-            serde_json::to_vec(&self.body).map_err(|e| e.to_string())?
-        };
+        let body =
+            if self.body.is_null() { Vec::new() } else { serde_json::to_vec(&self.body).map_err(|e| e.to_string())? };
         Request::builder()
             .method(self.method.clone())
             .uri(&self.path)
@@ -127,7 +124,8 @@ pub(crate) fn difference(
         return None;
     }
     let version = old.metadata().resource_version.as_deref().unwrap_or_default();
-    let mut body = vec![json!({"op": "test", "path": "/metadata/resourceVersion", "value": version})];
+    // Not a test: a version that does not hold any more is a conflict then, and not an invalid request.
+    let mut body = vec![json!({"op": "replace", "path": "/metadata/resourceVersion", "value": version})];
     if let Ok(Value::Array(changes)) = serde_json::to_value(changes) {
         body.extend(changes);
     }
@@ -198,7 +196,7 @@ mod tests {
         assert_eq!(call.content_type, "application/json-patch+json");
         let ops: Vec<String> =
             call.body.as_array().unwrap().iter().map(|o| format!("{} {}", o["op"], o["path"])).collect();
-        assert_eq!(ops[0], "\"test\" \"/metadata/resourceVersion\"");
+        assert_eq!(ops[0], "\"replace\" \"/metadata/resourceVersion\"");
         assert_eq!(call.body[0]["value"], "7", "the version that the change is made to");
         assert!(ops.contains(&"\"replace\" \"/spec/suspend\"".to_owned()), "{ops:?}");
         assert!(ops.contains(&"\"add\" \"/metadata/annotations\"".to_owned()), "{ops:?}");

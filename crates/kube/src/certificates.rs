@@ -16,6 +16,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 
 use crate::call::{self, Call};
+use crate::connect::reason;
 
 /// A certificate, its key, and the authority that vouches for it, all as PEM.
 #[derive(Clone, PartialEq, Eq)]
@@ -140,7 +141,7 @@ impl CertificateSecret {
             let there = match send(client, Call::get(self.path())).await {
                 Ok(secret) => Some(secret),
                 Err(kube::Error::Api(status)) if status.code == 404 => None,
-                Err(error) => return Err(self.error("read", &error)),
+                Err(error) => return Err(self.error("read", &reason(&error))),
             };
             if let Some(certificates) = there.as_ref().and_then(|secret| self.usable(secret)) {
                 return Ok(certificates);
@@ -150,7 +151,7 @@ impl CertificateSecret {
                 Ok(_) => return Ok(new),
                 // Somebody was faster.
                 Err(kube::Error::Api(status)) if status.code == 409 => {}
-                Err(error) => return Err(self.error("write", &error)),
+                Err(error) => return Err(self.error("write", &reason(&error))),
             }
         }
         Err(self.error("write", &"others change it all the time"))

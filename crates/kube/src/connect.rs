@@ -87,6 +87,14 @@ pub(crate) fn root_cause(error: &dyn std::error::Error) -> String {
     cause.to_string()
 }
 
+/// What went wrong with a request, in short.
+pub(crate) fn reason(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.clone(),
+        error => root_cause(error),
+    }
+}
+
 async fn find(path: Option<&Path>) -> Result<Config, ConnectError> {
     let options = KubeConfigOptions::default();
     if let Some(path) = path {

@@ -1,7 +1,7 @@
 //! Small HTTP servers: health, metrics, webhooks.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
@@ -46,9 +46,15 @@ impl Answer {
 /// Answers requests.
 pub(crate) type Handler = Arc<dyn Fn(Asked) -> BoxFuture<'static, Answer> + Send + Sync>;
 
-/// Listens. Port 0 takes any that is free.
+/// Listens. Port 0 takes any that is free. All of a machine's addresses are those of version 4 alone where there is no version 6.
 pub(crate) async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), std::io::Error> {
-    let listener = TcpListener::bind(address).await?;
+    let all = address.is_ipv6() && address.ip().is_unspecified();
+    let listener = match TcpListener::bind(address).await {
+        Err(error) if all && error.kind() != std::io::ErrorKind::AddrInUse => {
+            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await?
+        }
+        bound => bound?,
+    };
     let local = listener.local_addr()?;
     Ok((listener, local))
 }

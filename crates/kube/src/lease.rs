@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::call::{self, Call};
+use crate::connect::reason;
 
 /// How a leader is elected.
 #[derive(Clone, PartialEq, Debug)]
@@ -145,7 +146,7 @@ pub(crate) async fn campaign(client: Client, options: LeaseOptions, leads: watch
             }
             Ok(Ok(false)) => until = lost(until, &options, "somebody else holds the Lease"),
             Ok(Err(error)) => {
-                tracing::warn!(%error, "the Lease could not be written");
+                tracing::warn!(error = reason(&error), "the Lease could not be renewed or taken");
                 until = until.filter(|t| *t > Instant::now());
             }
             Err(_) => until = until.filter(|t| *t > Instant::now()),

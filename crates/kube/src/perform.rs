@@ -244,11 +244,11 @@ pub(crate) fn pruned(kind: Kind, mut value: Value) -> Value {
     if kind == Kind::Pod
         && let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut)
     {
-        OF_POD.iter().for_each(|field| drop(spec.remove(*field)));
+        spec.retain(|field, _| !OF_POD.contains(&field.as_str()));
         for list in ["containers", "initContainers"] {
             let containers = spec.get_mut(list).and_then(Value::as_array_mut);
             for container in containers.into_iter().flatten().filter_map(Value::as_object_mut) {
-                OF_CONTAINER.iter().for_each(|field| drop(container.remove(*field)));
+                container.retain(|field, _| !OF_CONTAINER.contains(&field.as_str()));
             }
         }
     }

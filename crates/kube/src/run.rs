@@ -8,7 +8,9 @@ use std::time::Duration;
 use kube::Client;
 use slicegate_api::{Kind, Object, ObjectRef, kueue};
 use slicegate_controller::metrics::{Metrics, MetricsOptions};
-use slicegate_controller::{Change, Configuration, Controller, Effects, Write, WriteError, WriteId, WriteOutcome, keys};
+use slicegate_controller::{
+    Change, Configuration, Controller, Effects, Write, WriteError, WriteId, WriteOutcome, keys,
+};
 use slicegate_workload::Timestamp;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
@@ -364,9 +366,10 @@ impl Driver {
             let left = allowed.borrow().map(|until| until.saturating_duration_since(Instant::now()));
             let result = match left.filter(|left| *left > LEAST_TIME) {
                 Some(left) => perform::perform(&caller, &write, &base, timeout.min(left)).await,
-                None => {
-                    Err(WriteError::Unavailable { object: object.clone(), why: "this process does not lead".to_owned() })
-                }
+                None => Err(WriteError::Unavailable {
+                    object: object.clone(),
+                    why: "this process does not lead".to_owned(),
+                }),
             };
             (write.id, object, result)
         });

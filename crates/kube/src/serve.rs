@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
 use crate::certificates::{CertificateError, CertificateSecret, Certificates, Definitions, SecretError};
+use crate::connect::reason;
 use crate::health::Health;
 use crate::http_server::{self, Handler};
 use crate::metrics::Process;
@@ -122,7 +123,14 @@ pub async fn serve(client: &Client, serving: Serving, health: &Health) -> Result
         let handler: Handler = Arc::new(|asked| std::future::ready(conversion::handle(&asked)).boxed());
         let started = servers.start("the conversion webhook", webhook.address, Some(shown), handler).await?;
         servers.webhook = Some(started);
-        let keeper = Keeper { client: client.clone(), health: health.clone(), webhook, current: first, show, definitions: Definitions::new() };
+        let keeper = Keeper {
+            client: client.clone(),
+            health: health.clone(),
+            webhook,
+            current: first,
+            show,
+            definitions: Definitions::new(),
+        };
         servers.tasks.push(tokio::spawn(keeper.run()));
     }
     Ok(servers)
@@ -196,6 +204,6 @@ impl Keeper {
         }
         let bundle = STANDARD.encode(self.current.authority.as_bytes());
         let told = self.definitions.tell(&self.client, &bundle, url).await;
-        told.map(Some).map_err(|error| format!("the definitions cannot be changed: {error}"))
+        told.map(Some).map_err(|error| format!("the definitions cannot be changed: {}", reason(&error)))
     }
 }

@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::call::Call;
+use crate::connect::root_cause;
 use crate::perform::pruned;
 
 /// The first wait after a watch failed.
@@ -167,11 +168,12 @@ impl Trouble {
             return;
         }
         let denied = matches!(code(error), Some(401 | 403));
-        if self.tell(&error.to_string()) {
+        let why = reason(error);
+        if self.tell(&why) {
             if denied {
-                tracing::error!(kind, %error, "not allowed to watch; the role must have get, list and watch");
+                tracing::error!(kind, error = why, "not allowed to watch; the role must have get, list and watch");
             } else {
-                tracing::warn!(kind, %error, "watching failed; trying again");
+                tracing::warn!(kind, error = why, "watching failed; trying again");
             }
         }
     }
@@ -208,9 +210,20 @@ fn code(error: &watcher::Error) -> Option<u16> {
     match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status))
         | watcher::Error::WatchStartFailed(kube::Error::Api(status))
-        | watcher::Error::WatchFailed(kube::Error::Api(status)) => Some(status.code),
-        watcher::Error::WatchError(status) => Some(status.code),
+        | watcher::Error::WatchFailed(kube::Error::Api(status))
+        | watcher::Error::WatchError(status) => Some(status.code),
         _ => None,
+    }
+}
+
+/// What went wrong, in short.
+fn reason(error: &watcher::Error) -> String {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+        | watcher::Error::WatchFailed(kube::Error::Api(status))
+        | watcher::Error::WatchError(status) => status.message.clone(),
+        error => root_cause(error),
     }
 }
 

@@ -46,7 +46,9 @@ async fn controller(args: &ControllerArgs, settings: Settings) -> Result<(), Str
         tracing::warn!("the configuration is not followed wholly: {ignored}");
     }
     tracing::info!(version = env!("CARGO_PKG_VERSION"), namespace = settings.namespace, "slicegate controller");
-    tracing::warn!("there are no admission webhooks yet: jobs are suspended by reconciling, a moment after they were created");
+    tracing::warn!(
+        "there are no admission webhooks yet: jobs are suspended by reconciling, a moment after they were created"
+    );
     let shutdown = async {
         let signal = tokio::select! {
             _ = interrupted.recv() => "SIGINT",
@@ -65,7 +67,8 @@ async fn controller(args: &ControllerArgs, settings: Settings) -> Result<(), Str
         () = &mut shutdown => return Ok(()),
         started = starting => started?,
     };
-    slicegate_kube::run(client, settings.options, health, shutdown).await.map_err(|error| error.to_string())
+    let running = slicegate_kube::run(client, settings.options, health, shutdown);
+    Box::pin(running).await.map_err(|error| error.to_string())
 }
 
 fn listen(kind: SignalKind) -> Result<tokio::signal::unix::Signal, String> {

@@ -90,13 +90,14 @@ impl Settings {
         options.qps = client.qps.unwrap_or(options.qps);
         options.burst = client.burst.unwrap_or(options.burst);
         let health = file.health.clone().unwrap_or_default();
-        let bind = |flag: &'static str, said: Option<&String>, field: &'static str, from_file: Option<&String>, or: &str| {
-            match (said, from_file) {
-                (Some(text), _) => address(text, flag),
-                (None, Some(text)) => address(text, field),
-                (None, None) => address(or, flag),
-            }
-        };
+        let bind =
+            |flag: &'static str, said: Option<&String>, field: &'static str, from_file: Option<&String>, or: &str| {
+                match (said, from_file) {
+                    (Some(text), _) => address(text, flag),
+                    (None, Some(text)) => address(text, field),
+                    (None, None) => address(or, flag),
+                }
+            };
         let serving = Serving {
             probes: bind(
                 "--health-probe-bind-address",
@@ -200,7 +201,11 @@ fn metrics(base: &MetricsOptions, file: &file::Configuration) -> MetricsOptions 
     }
 }
 
-fn webhook(args: &ControllerArgs, file: &file::Configuration, namespace: &str) -> Result<Option<WebhookServing>, String> {
+fn webhook(
+    args: &ControllerArgs,
+    file: &file::Configuration,
+    namespace: &str,
+) -> Result<Option<WebhookServing>, String> {
     let section = file.webhook.clone().unwrap_or_default();
     let address = if let Some(text) = &args.webhook_bind_address {
         address(text, "--webhook-bind-address")?
@@ -237,7 +242,9 @@ fn webhook(args: &ControllerArgs, file: &file::Configuration, namespace: &str) -
 fn conversion_url(text: &str) -> Result<String, String> {
     let rest = text.strip_prefix("https://").filter(|rest| !rest.is_empty() && !rest.starts_with('/'));
     let Some(rest) = rest else {
-        return Err(format!("--webhook-url {text}: an API server calls webhooks by https only; write https://HOST:PORT"));
+        return Err(format!(
+            "--webhook-url {text}: an API server calls webhooks by https only; write https://HOST:PORT"
+        ));
     };
     let path = slicegate_api::crd::ConversionWebhook::PATH;
     match rest.split_once('/') {
@@ -268,9 +275,15 @@ fn not_followed(file: &file::Configuration) -> Vec<String> {
         (file.pprof_bind_address.is_some(), "pprofBindAddress: no profiles are served"),
         (file.tls.is_some(), "tls: the servers take TLS 1.2 and 1.3 with the ciphers of rustls"),
         (controller.group_kind_concurrency.is_some(), "controller.groupKindConcurrency: writes go side by side anyway"),
-        (controller.cache_sync_timeout.is_some(), "controller.cacheSyncTimeout: the first look takes as long as it takes"),
+        (
+            controller.cache_sync_timeout.is_some(),
+            "controller.cacheSyncTimeout: the first look takes as long as it takes",
+        ),
         (metrics.custom_labels.is_some_and(|l| !l.is_empty()), "metrics.customLabels: there are no more labels"),
-        (queues.local_queue_selector.is_some(), "metrics.localQueueMetrics.localQueueSelector: all or none are measured"),
+        (
+            queues.local_queue_selector.is_some(),
+            "metrics.localQueueMetrics.localQueueSelector: all or none are measured",
+        ),
     ];
     all.into_iter().filter(|(there, _)| *there).map(|(_, text)| text.to_owned()).collect()
 }
@@ -285,7 +298,9 @@ mod tests {
 
     fn settings(line: &[&str], file: Value) -> Result<Settings, String> {
         let matches = Cli::command().get_matches_from([&["slicegate", "controller"], line].concat());
-        let Command::Controller(args) = Cli::from_arg_matches(&matches).unwrap().command else { panic!("not controller") };
+        let Command::Controller(args) = Cli::from_arg_matches(&matches).unwrap().command else {
+            panic!("not controller")
+        };
         let file = serde_json::from_value(file).unwrap();
         let told = Told { configuration: slicegate_controller::Configuration::default(), file, ignored: Vec::new() };
         let environment =
@@ -314,7 +329,8 @@ mod tests {
         assert_eq!(told.options.lease.unwrap().lease_duration, Duration::from_secs(4));
         assert!(told.options.metrics.cluster_queue_resources);
         assert_eq!((told.namespace.as_str(), told.readiness.as_str(), told.options.burst), ("theirs", "ready", 100));
-        let flags = ["--metrics-bind-address", "0", "--leader-elect=false", "--health-probe-bind-address", "[::1]:7001"];
+        let flags =
+            ["--metrics-bind-address", "0", "--leader-elect=false", "--health-probe-bind-address", "[::1]:7001"];
         let told = settings(&flags, file).unwrap();
         assert_eq!(told.serving.metrics, None);
         assert_eq!(told.serving.probes, Some("[::1]:7001".parse().unwrap()));
@@ -352,7 +368,10 @@ mod tests {
             (json!({"leaderElection": {"leaseDuration": "soon"}}), "leaderElection.leaseDuration"),
             (json!({"leaderElection": {"resourceLock": "configmaps"}}), "leaderElection.resourceLock"),
             (json!({"metrics": {"bindAddress": ":many"}}), "metrics.bindAddress"),
-            (json!({"internalCertManagement": {"enable": false}, "webhook": {"certDir": "no/such"}}), "webhook.certDir"),
+            (
+                json!({"internalCertManagement": {"enable": false}, "webhook": {"certDir": "no/such"}}),
+                "webhook.certDir",
+            ),
         ] {
             let why = settings(&[], file).unwrap_err();
             assert!(why.starts_with(path), "{why}");

@@ -37,6 +37,9 @@ pub struct Configuration {
     /// When an elastic job has grown, ProvisioningRequests ask only for the pods that were added, since capacity for the others
     /// is there. Kueue asks for all of them, and so does this by default.
     pub provision_only_added_pods: bool,
+    /// A finished Workload keeps its finalizer until it is deleted or its job is gone, which saves a write for every job. Kueue
+    /// removes it at once.
+    pub keep_finalizer_of_finished: bool,
     /// A Workload whose job is gone is finished before it goes too (gate `FinishOrphanedWorkloads`).
     pub finish_orphaned_workloads: bool,
 }
@@ -58,6 +61,7 @@ impl Default for Configuration {
             legacy_names: false,
             cleanup_provisioning_requests_on_eviction: true,
             provision_only_added_pods: false,
+            keep_finalizer_of_finished: false,
             finish_orphaned_workloads: true,
         }
     }

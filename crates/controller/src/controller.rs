@@ -432,10 +432,11 @@ impl Controller {
                         self.forget(&reference);
                     }
                     // Somebody else was faster; what they wrote is known or will be in a moment.
-                    WriteError::Conflict(_)
-                    | WriteError::AlreadyExists(_)
-                    | WriteError::Invalid { .. }
-                    | WriteError::Unavailable { .. } => {
+                    WriteError::Conflict(_) => {
+                        let base = flight.written.as_ref().and_then(|(o, _)| o.metadata().resource_version.as_deref());
+                        self.store.unlock_late(&reference, outcome.id, base, until);
+                    }
+                    WriteError::AlreadyExists(_) | WriteError::Invalid { .. } | WriteError::Unavailable { .. } => {
                         self.store.unlock(&reference, outcome.id, Some(until));
                     }
                 }

@@ -137,6 +137,27 @@ fn a_workload_is_kept_until_the_job_that_runs_as_it_says_is_as_it_was() {
 }
 
 #[test]
+fn a_write_that_came_too_late_is_made_again_as_soon_as_the_object_is_seen() {
+    let mut world = world("4", &json!({}));
+    let a = world.put(job("a", 2));
+    let reference = a.clone();
+    let mut late = 1;
+    world.fault = Box::new(move |write| {
+        let object = write.operation.object();
+        (object == reference && std::mem::take(&mut late) == 1).then_some(WriteError::Conflict(object))
+    });
+    let before = world.now;
+    world.step();
+    assert_eq!(world.json(&a)["spec"]["suspend"], true, "as it was made");
+    world.settle();
+    assert_eq!(world.json(&a)["spec"]["suspend"], true, "nothing was seen that would change anything");
+    world.edit(&a, |v| v["metadata"]["annotations"] = json!({"some": "body"}));
+    world.settle();
+    assert_eq!(world.json(&a)["spec"]["suspend"], false, "it is not waited for");
+    assert_eq!(world.now, before);
+}
+
+#[test]
 fn workloads_that_are_set_aside_later_still_say_what_for() {
     let mut configuration = Configuration::default();
     configuration.engine.wait_for_pods_ready = Some(slicegate_admission::WaitForPodsReady {

@@ -81,6 +81,7 @@ impl Settings {
                 *value = namespace.as_str().into();
             }
         }
+        configuration.keep_finalizer_of_finished = true;
         ignored.extend(not_followed(&file));
         let lease = lease(args, &file, &namespace, environment)?;
         let mut options = Options::new(configuration, environment.name.clone());

@@ -32,7 +32,7 @@ pub(crate) fn run_on(text: &str, args: &[&str]) -> (i32, String, String) {
     read(child.wait_with_output().unwrap())
 }
 
-const QUEUE: &str = "
+pub(crate) const QUEUE: &str = "
 apiVersion: kueue.x-k8s.io/v1beta1
 kind: ResourceFlavor
 metadata: {name: any}
@@ -53,7 +53,7 @@ spec: {clusterQueue: team}
 ---
 ";
 
-fn job(name: &str, cpu: &str) -> String {
+pub(crate) fn job(name: &str, cpu: &str) -> String {
     format!(
         "apiVersion: batch/v1
 kind: Job

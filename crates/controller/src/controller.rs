@@ -149,6 +149,16 @@ pub(crate) struct Stale {
     pub(crate) local_queues: BTreeSet<Key>,
 }
 
+/// Queues whose figures were written a moment ago and have changed since.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HeldBack {
+    pub(crate) queues: Stale,
+    /// When to look at them.
+    pub(crate) until: Option<Timestamp>,
+    /// When the status of a queue was last written.
+    pub(crate) written: BTreeMap<ObjectRef, Timestamp>,
+}
+
 /// Queues as they were when their status was last found to be right, and what the engine said of them then.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Synced {
@@ -187,6 +197,8 @@ pub struct Controller {
     pub(crate) touched: bool,
     /// Queues whose status may have changed.
     pub(crate) stale: Stale,
+    /// Queues whose status is not written yet.
+    pub(crate) held_back: HeldBack,
     /// Whether the finalizers of what others use are to be looked at.
     finalizers_due: bool,
     /// Queues whose status says what the engine says.
@@ -233,6 +245,7 @@ impl Controller {
             out: Effects::default(),
             touched: false,
             stale: Stale::default(),
+            held_back: HeldBack::default(),
             finalizers_due: false,
             synced: Synced::default(),
             told: BTreeMap::new(),
@@ -676,7 +689,8 @@ impl Controller {
         self.write_plans(now);
         self.begun = true;
         let again = self.unanswered.first().map(|(at, _)| *at);
-        let wakes = [self.engine.next_wake(), self.store.next_release(), self.timers.next(), again];
+        let held = self.held_back.until;
+        let wakes = [self.engine.next_wake(), self.store.next_release(), self.timers.next(), again, held];
         let mut effects = std::mem::take(&mut self.out);
         effects.wake_at = wakes.into_iter().flatten().min();
         effects

@@ -158,6 +158,36 @@ fn a_write_that_came_too_late_is_made_again_as_soon_as_the_object_is_seen() {
 }
 
 #[test]
+fn figures_of_queues_are_written_once_in_a_while() {
+    let configuration = Configuration { queue_status_interval_micros: 2_000_000, ..Configuration::default() };
+    let mut world = World::new(configuration);
+    crate::api::queue(&mut world, &json!({}), 24, &json!({}));
+    world.settle();
+    world.advance(5);
+    world.writes.clear();
+    let of_queues = |world: &World| {
+        let kinds = [Kind::ClusterQueue, Kind::LocalQueue];
+        world.writes.iter().filter(|w| kinds.contains(&w.operation.object().kind)).count()
+    };
+    let admitted = |world: &World| {
+        world.json(&ObjectRef::new(Kind::ClusterQueue, "", "cq"))["status"]["admittedWorkloads"].clone()
+    };
+    for name in ["a", "b", "c"] {
+        world.put(crate::api::jobset(name, 1, None));
+        world.settle();
+    }
+    assert_eq!((of_queues(&world), admitted(&world)), (2, json!(1)), "one write each");
+    assert!(world.wake_at.is_some());
+    world.sleep();
+    world.settle();
+    assert_eq!((of_queues(&world), admitted(&world)), (4, json!(3)));
+    world.edit(&ObjectRef::new(Kind::ClusterQueue, "", "cq"), |v| v["spec"]["stopPolicy"] = "Hold".into());
+    world.settle();
+    let queue = world.json(&ObjectRef::new(Kind::ClusterQueue, "", "cq"));
+    assert_eq!(queue["status"]["conditions"][0]["status"], "False", "that is told at once");
+}
+
+#[test]
 fn workloads_that_are_set_aside_later_still_say_what_for() {
     let mut configuration = Configuration::default();
     configuration.engine.wait_for_pods_ready = Some(slicegate_admission::WaitForPodsReady {

@@ -217,6 +217,9 @@ pub struct Controller {
     pub(crate) told_finished: BTreeSet<Key>,
     /// Objects that could not be made, and why.
     pub(crate) create_errors: BTreeMap<ObjectRef, String>,
+    /// Workloads whose admission the API server refused: they do not compete until it is tried again, so that others can have
+    /// what they would have held.
+    pub(crate) set_aside: BTreeSet<Key>,
     /// Workloads whose job was never seen, and since when that is known.
     pub(crate) unseen_jobs: BTreeMap<Key, Timestamp>,
     /// Whether everything that existed at the start was looked at.
@@ -255,6 +258,7 @@ impl Controller {
             told_checks: BTreeMap::new(),
             told_finished: BTreeSet::new(),
             create_errors: BTreeMap::new(),
+            set_aside: BTreeSet::new(),
             unseen_jobs: BTreeMap::new(),
             begun: false,
             attempts: Attempts::default(),
@@ -430,6 +434,9 @@ impl Controller {
                     self.create_errors.insert(reference.clone(), text);
                     self.dirty.insert(object);
                 }
+                if matches!(error, WriteError::Invalid { .. }) && flight.then.reports.contains(&Report::Admission) {
+                    self.set_aside(now, &key);
+                }
                 let until = now.plus_micros(backoff(self.store.failures(&reference)));
                 // Whoever wanted the object looks again when it may be written again.
                 if let Some(owner) = flight.written.as_ref().and_then(|(object, _)| owner_ref(object.metadata())) {
@@ -460,6 +467,15 @@ impl Controller {
                     self.report(now, &key, &plan.then.reports, written);
                 }
             }
+        }
+    }
+
+    /// Takes a workload without quota out of its queue until it may be written again.
+    fn set_aside(&mut self, now: Timestamp, key: &Key) {
+        if self.fed.workloads.get(key).is_some_and(|workload| !workload.has_quota_reservation()) {
+            self.engine.remove_workload(now, key);
+            self.mark_stale(key);
+            self.set_aside.insert(key.clone());
         }
     }
 

@@ -158,6 +158,36 @@ fn a_write_that_came_too_late_is_made_again_as_soon_as_the_object_is_seen() {
 }
 
 #[test]
+fn who_cannot_be_admitted_does_not_keep_others_from_it() {
+    let mut world = world("4", &json!({}));
+    let a = world.put(job("a", 4));
+    world.fault = Box::new(move |write| {
+        let object = write.operation.object();
+        let refused = matches!(write.operation, Operation::UpdateStatus(_)) && object.name.starts_with("job-a-");
+        refused.then(|| WriteError::Invalid { object, why: "a policy".to_owned() })
+    });
+    world.settle();
+    let b = world.put(job("b", 4));
+    world.settle();
+    assert!(world.has(&b, &ConditionType::Admitted), "it came second, and is the first that can have it");
+    let mut tries = 0;
+    for _ in 0..60 {
+        world.writes.clear();
+        world.advance(1);
+        world.settle();
+        tries += world.writes.iter().filter(|w| w.operation.object().name.starts_with("job-a-")).count();
+    }
+    assert!(tries < 12, "{tries} tries in a minute");
+    running(&mut world, &b, 4);
+    world.edit(&b, |v| v["status"]["conditions"] = json!([{"type": "Complete", "status": "True"}]));
+    world.fault = Box::new(|_| None);
+    world.settle();
+    world.advance(61);
+    world.settle();
+    assert!(world.has(&a, &ConditionType::Admitted));
+}
+
+#[test]
 fn figures_of_queues_are_written_once_in_a_while() {
     let configuration = Configuration { queue_status_interval_micros: 2_000_000, ..Configuration::default() };
     let mut world = World::new(configuration);

@@ -5,6 +5,8 @@ mod check;
 #[cfg(test)]
 mod configuration;
 #[cfg(test)]
+mod controller;
+#[cfg(test)]
 mod crds;
 #[cfg(test)]
 mod metrics;

@@ -33,7 +33,7 @@ tests![
 ];
 
 /// A queue of four cpus, in which higher priorities preempt lower ones.
-const QUEUES: &str = r#"
+const QUEUES: &str = r"
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: ResourceFlavor
 metadata: {name: plain}
@@ -59,7 +59,7 @@ apiVersion: kueue.x-k8s.io/v1beta2
 kind: WorkloadPriorityClass
 metadata: {name: high}
 value: 100
-"#;
+";
 
 /// A Job of one pod in the queue that runs so long, made suspended as by whoever knows queues.
 fn job(name: &str, cpu: &str, run_time: &str) -> Value {
@@ -259,36 +259,44 @@ async fn others_who_write_the_same_objects_do_no_harm(suite: &mut Suite) -> Resu
     observer.must_be_clean().await
 }
 
-/// Refuses to write that Workloads whose names begin with `job-refused` have quota.
-const POLICY: &str = r#"
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: e2e-refuse}
-spec:
-  failurePolicy: Fail
-  matchConstraints:
-    resourceRules:
-    - {apiGroups: [kueue.x-k8s.io], apiVersions: ["*"], operations: [UPDATE], resources: [workloads/status]}
-  validations:
-  - expression: "!object.metadata.name.startsWith('job-refused') || !has(object.status.admission)"
-    message: not this one
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: e2e-refuse}
-spec: {policyName: e2e-refuse, validationActions: [Deny]}
-"#;
+/// Refuses to write that Workloads whose names begin with `job-refused` have quota, and to make those that begin with
+/// `job-unmade`.
+const POLICIES: [(&str, &str, &str, &str); 2] = [
+    (
+        "e2e-refuse",
+        "UPDATE",
+        "workloads/status",
+        "!object.metadata.name.startsWith('job-refused') || !has(object.status.admission)",
+    ),
+    ("e2e-refuse-made", "CREATE", "workloads", "!object.metadata.name.startsWith('job-unmade')"),
+];
+
+async fn refuse(cluster: &Cluster) -> Result<()> {
+    for (name, operation, resource, expression) in POLICIES {
+        let rule = json!({"apiGroups": ["kueue.x-k8s.io"], "apiVersions": ["*"], "operations": [operation],
+            "resources": [resource]});
+        let policy = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+            "metadata": {"name": name}, "spec": {"failurePolicy": "Fail", "matchConstraints": {"resourceRules": [rule]},
+                "validations": [{"expression": expression, "message": "not this one"}]}});
+        let binding = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+            "metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Deny"]}});
+        cluster.kubectl.apply(&policy.to_string()).await?;
+        cluster.kubectl.apply(&binding.to_string()).await?;
+    }
+    Ok(())
+}
 
 async fn what_cannot_be_written_is_taken_back(suite: &mut Suite) -> Result<()> {
     let folder = suite.test_folder();
     let cluster = suite.shared().await?;
     let (_gke, observer) = stage(cluster).await?;
-    cluster.kubectl.apply(POLICY).await?;
+    refuse(cluster).await?;
     let result = refusals(cluster, folder, &observer).await;
     for kind in ["validatingadmissionpolicybinding", "validatingadmissionpolicy"] {
-        cluster.kubectl.run(&["delete", kind, "e2e-refuse", "--ignore-not-found"]).await?;
+        for (name, ..) in POLICIES {
+            cluster.kubectl.run(&["delete", kind, name, "--ignore-not-found"]).await?;
+        }
     }
-    cluster.kubectl.run(&["delete", "resourcequota", "e2e", "-n", "default", "--ignore-not-found"]).await?;
     result
 }
 
@@ -327,28 +335,17 @@ async fn refusals(cluster: &Cluster, folder: PathBuf, observer: &Observer) -> Re
     cluster.kubectl.run(&["delete", "validatingadmissionpolicybinding", "e2e-refuse"]).await?;
     wait().limit(Duration::from_secs(70)).one("refused", "complete", |o| is_true(o, "Complete")).await?;
     // A Workload that may not be made: its job says so, and it is made once it may.
-    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "e2e", "namespace": "default"},
-        "spec": {"hard": {"count/workloads.kueue.x-k8s.io": "2"}}});
-    cluster.kubectl.apply(&quota.to_string()).await?;
-    let known = |o: &Value| text(o, "/status/used/count~1workloads.kueue.x-k8s.io") == "2";
-    api_quota(cluster).one("e2e", "counted", known).await?;
-    cluster.kubectl.apply(&job("third", "1", "500ms").to_string()).await?;
+    cluster.kubectl.apply(&job("unmade", "1", "500ms").to_string()).await?;
     let told = |events: &slicegate_control_plane::wait::Objects| {
         events
             .values()
-            .any(|e| text(e, "/involvedObject/name") == "third" && text(e, "/message").contains("exceeded quota"))
+            .any(|e| text(e, "/involvedObject/name") == "unmade" && text(e, "/message").contains("not this one"))
     };
     Wait::new(&cluster.client, api::EVENTS, "default").until("an Event that says why", told).await?;
-    cluster.kubectl.run(&["delete", "resourcequota", "e2e", "-n", "default"]).await?;
+    cluster.kubectl.run(&["delete", "validatingadmissionpolicybinding", "e2e-refuse-made"]).await?;
     all_complete(cluster, 3, Duration::from_secs(70)).await?;
     controller.process.must_run()?;
     observer.must_be_clean().await
-}
-
-fn api_quota(cluster: &Cluster) -> Wait<'_> {
-    const QUOTAS: api::Resource =
-        api::Resource { group: "", version: "v1", kind: "ResourceQuota", plural: "resourcequotas", namespaced: true };
-    Wait::new(&cluster.client, QUOTAS, "default")
 }
 
 /// A configuration with a lease of so many seconds.
@@ -492,7 +489,7 @@ async fn the_role_is_enough(suite: &mut Suite) -> Result<()> {
 
 /// One job of each of two kinds, and an elastic and a topology-aware one.
 async fn commotion_of_kinds(cluster: &Cluster) -> Result<()> {
-    let queues = r#"
+    let queues = r"
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: Topology
 metadata: {name: hosts}
@@ -519,7 +516,7 @@ apiVersion: kueue.x-k8s.io/v1beta2
 kind: LocalQueue
 metadata: {name: tpus, namespace: default}
 spec: {clusterQueue: tpus}
-"#;
+";
     cluster.kubectl.apply(queues).await?;
     cluster.kubectl.apply(&job("plain", "1", "500ms").to_string()).await?;
     cluster.kubectl.apply(&objects::job_set("slices", 2, Some("tpus")).to_string()).await?;

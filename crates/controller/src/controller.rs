@@ -430,7 +430,9 @@ impl Controller {
                     (flight.then.on_failure, &error)
                 {
                     let text = format!("{text}: {why}");
-                    self.out.events.push(event(&object, EventType::Warning, reason, text.clone()));
+                    if self.create_errors.get(&reference) != Some(&text) {
+                        self.out.events.push(event(&object, EventType::Warning, reason, text.clone()));
+                    }
                     self.create_errors.insert(reference.clone(), text);
                     self.dirty.insert(object);
                 }

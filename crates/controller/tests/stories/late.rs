@@ -188,6 +188,28 @@ fn who_cannot_be_admitted_does_not_keep_others_from_it() {
 }
 
 #[test]
+fn a_job_says_once_why_its_workload_cannot_be_made() {
+    let mut world = world("4", &json!({}));
+    let a = world.put(job("a", 4));
+    world.fault = Box::new(move |write| {
+        let object = write.operation.object();
+        let refused = matches!(write.operation, Operation::Create(_));
+        refused.then(|| WriteError::Invalid { object, why: "a policy".to_owned() })
+    });
+    for _ in 0..30 {
+        world.settle();
+        world.advance(1);
+    }
+    let told: Vec<&str> = world.events.iter().filter(|e| &*e.reason == "FailedCreate").map(|e| &*e.note).collect();
+    let [told] = told.as_slice() else { panic!("{told:?}") };
+    assert!(told.starts_with("Error creating Workload default/job-a-") && told.ends_with(": a policy"), "{told}");
+    world.fault = Box::new(|_| None);
+    world.advance(61);
+    world.settle();
+    assert!(world.has(&a, &ConditionType::Admitted));
+}
+
+#[test]
 fn figures_of_queues_are_written_once_in_a_while() {
     let configuration = Configuration { queue_status_interval_micros: 2_000_000, ..Configuration::default() };
     let mut world = World::new(configuration);

@@ -668,7 +668,7 @@ fn victims_that_others_preempt_are_replaced_by_others_or_waited_for() {
     for (held, want) in [(&[4, 4][..], Recomputation::NewTargets), (&[8][..], Recomputation::DeferredFit)] {
         let mut cluster = Cluster::new(Config::new());
         for name in ["a", "b"] {
-            cluster.queue(queue(name, Some("pool"), 4, reclaims.clone()));
+            cluster.queue(queue(name, Some("pool"), 4, reclaims));
         }
         cluster.queue(queue("lent", Some("pool"), 0, PreemptionPolicy::default()));
         for (i, chips) in held.iter().enumerate() {

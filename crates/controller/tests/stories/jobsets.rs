@@ -42,7 +42,7 @@ fn the_life_of_a_job_takes_four_writes() {
     assert!(world.json(&workload)["metadata"].get("finalizers").is_some());
     world.delete(&workload);
     world.settle();
-    assert!(world.api.objects.get(&workload).is_none());
+    assert!(!world.api.objects.contains_key(&workload));
 }
 
 #[test]

@@ -37,6 +37,9 @@ pub struct Configuration {
     /// When an elastic job has grown, ProvisioningRequests ask only for the pods that were added, since capacity for the others
     /// is there. Kueue asks for all of them, and so does this by default.
     pub provision_only_added_pods: bool,
+    /// The pod template of a batch Job that was stopped is restored when none of its pods is active any more: until then API
+    /// servers refuse it since Kubernetes 1.36. Kueue tries at once, and again and again, and so does this by default.
+    pub restore_when_inactive: bool,
     /// A Workload whose job is gone is finished before it goes too (gate `FinishOrphanedWorkloads`).
     pub finish_orphaned_workloads: bool,
 }
@@ -58,6 +61,7 @@ impl Default for Configuration {
             legacy_names: false,
             cleanup_provisioning_requests_on_eviction: true,
             provision_only_added_pods: false,
+            restore_when_inactive: false,
             finish_orphaned_workloads: true,
         }
     }

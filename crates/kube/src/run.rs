@@ -57,6 +57,7 @@ pub struct Options {
 impl Options {
     /// The defaults of Kueue.
     pub fn new(configuration: Configuration, identity: String) -> Self {
+        let configuration = Configuration { restore_when_inactive: true, ..configuration };
         Self {
             metrics: MetricsOptions {
                 wait_for_pods_ready: configuration.engine.wait_for_pods_ready.is_some(),

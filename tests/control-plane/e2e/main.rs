@@ -1,8 +1,14 @@
 //! The tests on a real control plane: `cargo run -p xtask -- e2e [FILTER...]`.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for a terminal")]
 
+mod deletion;
 mod harness;
+mod life;
 mod objects;
+mod preemption;
+mod provisioning;
+mod queues;
+mod scene;
 mod suite;
 
 use std::panic::AssertUnwindSafe;
@@ -34,7 +40,17 @@ const LIMIT: Duration = Duration::from_mins(3);
 
 /// All tests, in order.
 fn all() -> Vec<&'static Test> {
-    [harness::TESTS].into_iter().flatten().collect()
+    [
+        harness::TESTS,
+        preemption::TESTS,
+        provisioning::TESTS,
+        queues::TESTS,
+        deletion::TESTS,
+        life::TESTS,
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 fn main() -> ExitCode {

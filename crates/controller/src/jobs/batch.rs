@@ -150,12 +150,16 @@ impl Integration for Job {
     }
 
     /// A Job's pod template may change only while it is suspended and was never started: it is suspended first, then its start
-    /// time is taken back, then its pods are made as they were.
+    /// time is taken back, then its pods are made as they were. Since Kubernetes 1.36 none of its pods may be active either, and
+    /// the Job controller takes the start time back itself.
     fn stop(&mut self, infos: &[PodSetInfo], context: &JobContext<'_>) -> Stop {
         if !self.is_suspended() {
             self.suspend();
             self.metadata.annotations.get_or_insert_default().insert(keys::STOPPING.to_owned(), "true".to_owned());
             return Stop::Changed;
+        }
+        if context.restore_when_inactive && self.is_active() {
+            return Stop::Waits;
         }
         if let Some(status) = &mut self.status
             && status.start_time.is_some()

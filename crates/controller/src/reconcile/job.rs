@@ -30,7 +30,11 @@ impl Controller {
     /// Runs `f` with what jobs need to know of their surroundings.
     pub(super) fn with_context<T>(&self, namespace: &str, f: impl FnOnce(&JobContext<'_>) -> T) -> T {
         let ray_cluster = |name: &str| self.store.ray_cluster(namespace, name);
-        f(&JobContext { gates: &self.config.engine.gates, ray_cluster: &ray_cluster })
+        f(&JobContext {
+            gates: &self.config.engine.gates,
+            ray_cluster: &ray_cluster,
+            restore_when_inactive: self.config.restore_when_inactive,
+        })
     }
 
     fn namespace_is_managed(&self, namespace: &str) -> bool {

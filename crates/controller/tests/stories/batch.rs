@@ -8,7 +8,11 @@ use slicegate_workload::ConditionType;
 use crate::api::World;
 
 pub(super) fn world(quota: &str, preemption: &Value) -> World {
-    let mut world = World::new(Configuration::default());
+    world_with(quota, preemption, Configuration::default())
+}
+
+fn world_with(quota: &str, preemption: &Value, configuration: Configuration) -> World {
+    let mut world = World::new(configuration);
     world.put(json!({"kind": "ResourceFlavor", "metadata": {"name": "std"}, "spec": {
         "nodeLabels": {"pool": "std"}, "tolerations": [{"key": "std", "operator": "Exists"}]}}));
     world.put(json!({"kind": "ClusterQueue", "metadata": {"name": "cq"}, "spec": {
@@ -84,6 +88,30 @@ fn a_job_is_stopped_in_steps_and_its_template_restored() {
     assert!(!world.has(&low, &ConditionType::QuotaReserved));
     assert!(world.has(&urgent, &ConditionType::Admitted));
     assert_eq!(world.reasons(&low).iter().filter(|r| **r == "Stopped").count(), 1);
+}
+
+#[test]
+fn a_template_is_restored_when_the_api_server_lets_it() {
+    let configuration = Configuration { restore_when_inactive: true, ..Configuration::default() };
+    let mut world = world_with("4", &json!({}), configuration);
+    let stops = world.put(job("stops", 4));
+    world.settle();
+    running(&mut world, &stops, 4);
+    edit_queue(&mut world, Kind::ClusterQueue, |v| v["spec"]["stopPolicy"] = "HoldAndDrain".into());
+    let now = world.json(&stops);
+    assert_eq!(now["spec"]["suspend"], true);
+    assert_eq!(now["spec"]["template"]["spec"]["nodeSelector"]["pool"], "std", "it would be refused");
+    assert_eq!(now["status"]["startTime"], "2026-01-01T00:00:01Z", "which the Job controller takes back itself");
+    assert!(world.has(&stops, &ConditionType::QuotaReserved));
+    running(&mut world, &stops, 0);
+    let now = world.json(&stops);
+    assert!(now["status"].get("startTime").is_none(), "an older one does not");
+    assert!(now["spec"]["template"]["spec"].get("nodeSelector").is_none());
+    assert!(now["metadata"].get("annotations").is_none());
+    assert!(!world.has(&stops, &ConditionType::QuotaReserved));
+    edit_queue(&mut world, Kind::ClusterQueue, |v| v["spec"]["stopPolicy"] = "None".into());
+    assert_eq!(world.json(&stops)["spec"]["suspend"], false);
+    assert_eq!(world.json(&stops)["spec"]["template"]["spec"]["nodeSelector"]["pool"], "std");
 }
 
 #[test]
@@ -378,4 +406,20 @@ fn a_job_that_somebody_suspended_and_changed_is_restored_before_it_starts_elsewh
     let asked = world.json(&workload)["spec"]["podSets"][0].clone();
     assert_eq!(asked["count"], 2);
     assert!(asked["template"]["spec"].get("nodeSelector").is_none(), "what was put in is not asked for: {asked}");
+}
+
+#[test]
+fn a_job_without_pods_yet_is_restored_before_it_gives_quota_back() {
+    let mut world = world("4", &json!({}));
+    let early = world.put(job("early", 4));
+    world.settle();
+    let asked = world.json(&ObjectRef::new(Kind::Workload, "default", world.key(&early).name))["spec"]["podSets"].clone();
+    world.edit(&early, |v| v["status"]["startTime"] = json!("2026-01-01T00:00:01Z"));
+    world.settle();
+    edit_queue(&mut world, Kind::ClusterQueue, |v| v["spec"]["stopPolicy"] = "HoldAndDrain".into());
+    assert!(!world.has(&early, &ConditionType::QuotaReserved));
+    let now = world.json(&ObjectRef::new(Kind::Workload, "default", world.key(&early).name));
+    assert_eq!(now["spec"]["podSets"], asked, "what its pods were started with is not what it asks for");
+    assert!(!world.reasons(&early).iter().any(|r| *r == "UpdatedWorkload"));
+    assert!(world.json(&early)["spec"]["template"]["spec"].get("nodeSelector").is_none());
 }

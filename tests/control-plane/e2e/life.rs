@@ -60,8 +60,8 @@ async fn a_workload_is_switched_off_and_on(suite: &mut Suite) -> Result<()> {
         "Requeued=True(Reactivated)",
         "QuotaReserved=False(WaitingForQuota)",
         "QuotaReserved=True(QuotaReserved)",
-        "Evicted=False(QuotaReserved)",
         "Admitted=True(Admitted)",
+        "Evicted=False(QuotaReserved)",
         "Finished=True(Succeeded)",
     ];
     ensure_eq!(run.conditions(&end).await?, expected, "what its conditions told");

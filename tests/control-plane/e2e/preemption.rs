@@ -75,9 +75,9 @@ async fn a_higher_priority_preempts_in_its_queue(suite: &mut Suite) -> Result<()
         "Requeued=True(Preempted)",
         "QuotaReserved=False(WaitingForQuota)",
         "QuotaReserved=True(QuotaReserved)",
+        "Admitted=True(Admitted)",
         "Evicted=False(QuotaReserved)",
         "Preempted=False(QuotaReserved)",
-        "Admitted=True(Admitted)",
         "Finished=True(Succeeded)",
     ];
     ensure_eq!(changes, expected, "what its conditions told");

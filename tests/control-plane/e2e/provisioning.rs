@@ -205,8 +205,8 @@ async fn a_request_that_fails_is_made_again(suite: &mut Suite) -> Result<()> {
         "Requeued=False(AdmissionCheck)",
         "Requeued=True(BackoffFinished)",
         "QuotaReserved=True(QuotaReserved)",
-        "Evicted=False(QuotaReserved)",
         "Admitted=False(UnsatisfiedAdmissionChecks)",
+        "Evicted=False(QuotaReserved)",
         "Admitted=True(Admitted)",
         "Finished=True(Succeeded)",
     ];

@@ -112,8 +112,8 @@ async fn a_cluster_queue_is_held_drained_and_resumed(suite: &mut Suite) -> Resul
         "Requeued=False(ClusterQueueStopped)",
         "Requeued=True(ClusterQueueRestarted)",
         "QuotaReserved=True(QuotaReserved)",
-        "Evicted=False(QuotaReserved)",
         "Admitted=True(Admitted)",
+        "Evicted=False(QuotaReserved)",
         "Finished=True(Succeeded)",
     ];
     ensure_eq!(runs.conditions(&end).await?, expected, "what its conditions told");

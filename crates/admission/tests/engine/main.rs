@@ -7,5 +7,6 @@ mod cluster;
 mod guard;
 mod laws;
 mod random;
+mod reported;
 mod slices;
 mod topology;

@@ -131,6 +131,25 @@ fn one_file_can_be_applied_twice() {
 }
 
 #[test]
+fn a_second_replica_waits_for_the_flavor_of_the_first() {
+    let at = "examples/dws/";
+    let files = ["10-node-pools.json", "20-queues.yaml", "scenarios/second-replica.yaml"].map(|f| format!("{at}{f}"));
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    let (status, out, err) = run(&[&["simulate", "--at", "5m", "--at", "10m"][..], &files].concat());
+    assert_eq!((status, err.as_str()), (0, ""), "{out}");
+    assert!(out.contains("waits for quota: needs 16 google.com/tpu (0 free)"), "{out}");
+    assert!(out.contains("an elastic job grows only on the flavor that it runs on"), "{out}");
+    let (timeline, tables) = out.split_once("At 00:05:00:").unwrap();
+    assert!(!timeline.contains("on dws"), "it goes nowhere else, nor does what is left of it: {timeline}");
+    let (meanwhile, afterwards) = tables.split_once("At 00:10:00:").unwrap();
+    let workers = |state: &str| meanwhile.lines().filter(|l| l.contains("-worker-") && l.contains(state)).count();
+    assert_eq!((workers("Running"), workers("Pending")), (4, 4), "{meanwhile}");
+    let waits: Vec<&str> =
+        afterwards.lines().filter(|l| l.starts_with("rayjob-rayjob-") && !l.contains("cluster-queue")).collect();
+    assert!(waits.len() == 1 && waits[0].contains("False"), "{afterwards}");
+}
+
+#[test]
 fn tables_are_printed_as_they_were() {
     let (_, out, _) = run(&["simulate", "--quiet", "--at", "10s", "--at", "3m10s", "examples/multislice"]);
     let (early, late) = out.split_once("At 00:03:10:").unwrap();

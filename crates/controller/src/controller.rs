@@ -709,7 +709,12 @@ impl Controller {
         let Some(plan) = self.plan(key) else { return };
         plan.status = merge::status(&known, status, &plan.status);
         plan.manager = manager;
-        plan.then.events.extend(then.events);
+        for event in then.events {
+            // Cycles that come to the same before it is written say it once.
+            if !plan.then.events.contains(&event) {
+                plan.then.events.push(event);
+            }
+        }
         plan.then.notes.extend(then.notes);
         plan.then.ends.extend(then.ends);
         for report in then.reports {

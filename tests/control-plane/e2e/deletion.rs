@@ -126,8 +126,8 @@ async fn queues_are_deleted_while_they_are_used(suite: &mut Suite) -> Result<()>
     let going = "False(Terminating): Can't admit new workloads; clusterQueue is terminating";
     scene.wait(api::CLUSTER_QUEUES, "team", going, |q| said(q, "Active") == going).await?;
     let waits = scene.hold("waits", 1, "1", &[("queue-name", "team")]).await?;
-    let why = said(&waits.pending("Misconfigured").await?, "QuotaReserved");
-    ensure!(why.starts_with("False(Misconfigured): ClusterQueue team is "), "{why}");
+    let why = said(&waits.pending("Suspended").await?, "QuotaReserved");
+    ensure_eq!(why, "False(Suspended): ClusterQueue team is inactive", "why who comes later waits");
     scene.kubectl(&["delete", "localqueue", "team"]).await?;
     let text_of = "LocalQueue team doesn't exist";
     waits.workload(text_of, |w| said(w, "QuotaReserved").ends_with(text_of)).await?;

@@ -54,9 +54,10 @@ async fn a_workload_is_switched_off_and_on(suite: &mut Suite) -> Result<()> {
         "QuotaReserved=True(QuotaReserved)",
         "Admitted=True(Admitted)",
         "Evicted=True(Deactivated)",
-        "QuotaReserved=False(Deactivated)",
+        "QuotaReserved=False(PendingEvaluation)",
         "Admitted=False(NoReservation)",
         "Requeued=False(Deactivated)",
+        "QuotaReserved=False(Deactivated)",
         "Requeued=True(Reactivated)",
         "QuotaReserved=False(WaitingForQuota)",
         "QuotaReserved=True(QuotaReserved)",
@@ -77,8 +78,7 @@ async fn pods_that_have_ended_give_quota_back(suite: &mut Suite) -> Result<()> {
     let next = scene.hold("next", 2, "1", &label).await?;
     next.pending("WaitingForQuota").await?;
     let two: Vec<&str> = pods.iter().take(2).map(name).collect();
-    let ended = scene.gke.finish(0, |p| two.contains(&name(p))).await?;
-    ensure_eq!(ended, 2, "pods that have ended");
+    scene.end_these(0, &two).await?;
     next.runs(2).await?;
     let smaller = wide.admitted().await?;
     ensure_eq!(smaller["status"]["reclaimablePods"], json!([{"name": "main", "count": 2}]), "what it gave back");

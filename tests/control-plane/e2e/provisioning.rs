@@ -181,7 +181,7 @@ async fn a_request_that_fails_is_made_again(suite: &mut Suite) -> Result<()> {
         .await?;
     scene.gke.set(|s| s.answer = Answer::Provision { after: Duration::ZERO });
     let why = said(&retried, "Evicted");
-    ensure!(why.starts_with("True(AdmissionCheck): Evicted due to AdmissionCheck(s) in Retry state: \"dws\""), "{why}");
+    ensure!(why.starts_with("True(AdmissionCheck): Evicted due to AdmissionCheck in Retry state: \"dws\""), "{why}");
     ensure_eq!(
         check(&retried, "dws"),
         "Pending: Reset to Pending after eviction. Previously: Retry",
@@ -221,7 +221,7 @@ async fn a_request_that_fails_is_made_again(suite: &mut Suite) -> Result<()> {
     ensure!(why.contains("There are none either."), "{why}");
     let rejected = unlucky.pending("Deactivated").await?;
     let note = scene.note(&rejected, "AdmissionCheckRejected").await?;
-    ensure_eq!(note, "Deactivated due to AdmissionCheck(s) in Rejected state: \"dws\" (There are none either.)", "told");
+    ensure_eq!(note, "Deactivated due to AdmissionCheck in Rejected state: \"dws\" (There are none either.)", "told");
     let told = [
         "QuotaReserved",
         "ProvisioningRequestCreated",

@@ -1,5 +1,6 @@
 //! What tests of the life of workloads begin with, and what they look at: what a user sees.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use slicegate_control_plane::observe::{Change, Observer};
 use slicegate_control_plane::slicegate::{self, Slicegate};
 use slicegate_control_plane::wait::{Objects, Wait};
 use slicegate_control_plane::{Context as _, Error, Result, Value, ensure, ensure_eq, json};
+use tokio::time::Instant;
 
 use crate::objects;
 use crate::suite::Suite;
@@ -112,6 +114,23 @@ impl<'a> Scene<'a> {
         }
     }
 
+    /// Ends pods that run, by their names.
+    pub(crate) async fn end_these(&self, exit_code: i32, names: &[&str]) -> Result<usize> {
+        let ended: RefCell<BTreeSet<String>> = RefCell::default();
+        let last = Instant::now() + SOON;
+        while ended.borrow().len() < names.len() {
+            // Whoever plays the kubelets may not have seen yet that they run.
+            let choose = |p: &Value| {
+                let runs = names.contains(&name(p)) && text(p, "/status/phase") == "Running";
+                runs && ended.borrow_mut().insert(name(p).to_owned())
+            };
+            self.gke.finish(exit_code, choose).await?;
+            ensure!(Instant::now() < last, "of the pods {names:?} only {:?} have run", ended.borrow());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Ok(names.len())
+    }
+
     /// Waits until the controller has told exactly these Events about an object, in this order: their reasons.
     pub(crate) async fn events(&self, about: &Value, expected: &[&str]) -> Result<()> {
         let uid = text(about, "/metadata/uid").to_owned();
@@ -124,16 +143,19 @@ impl<'a> Scene<'a> {
             text(e, "/involvedObject/uid") == uid && (reporter.starts_with("kueue-") || reporter.ends_with("-kueue-controller"))
         };
         let mut last = Vec::new();
+        let mut notes = Vec::new();
         let same = |seen: &Objects| {
             let mut told: Vec<&Value> = seen.values().filter(|e| ours(e)).collect();
             told.sort_by_key(|e| revision(e));
-            last = told.into_iter().map(|e| text(e, "/reason").to_owned()).collect();
+            last = told.iter().map(|e| text(e, "/reason").to_owned()).collect();
+            notes = told.iter().map(|e| format!("\n  {}: {}", text(e, "/reason"), text(e, "/message"))).collect();
             last == expected
         };
         let waited =
             Wait::new(&self.cluster.client, api::EVENTS, namespace).limit(SOON).until("these Events", same).await;
         if waited.is_err() {
-            ensure_eq!(last, expected, "Events about {} {namespace}/{}", text(about, "/kind"), name(about));
+            let about = format!("{} {namespace}/{}", text(about, "/kind"), name(about));
+            ensure_eq!(last, expected, "Events about {about}:{}", notes.concat());
         }
         waited.map(drop)
     }
@@ -277,11 +299,14 @@ impl Run<'_> {
         self.runs(0).await.map(drop)
     }
 
-    /// Ends the pods that run.
+    /// Ends the pods that run, and says how many did.
     pub(crate) async fn end_pods(&self, exit_code: i32) -> Result<usize> {
         let (key, value) = self.pods_label();
         let pointer = format!("/metadata/labels/{}", key.replace('/', "~1"));
-        self.scene.gke.finish(exit_code, |p| text(p, &pointer) == value).await
+        let of_it = |p: &Value| text(p, &pointer) == value && text(p, "/status/phase") == "Running";
+        let all = api::PODS.list(&self.scene.cluster.client, &self.namespace).await?;
+        let names: Vec<&str> = all.iter().filter(|p| of_it(p)).map(name).collect();
+        self.scene.end_these(exit_code, &names).await
     }
 
     /// Ends the pods that run well, and waits until the job and its Workload have finished.

@@ -76,6 +76,9 @@ fn a_job_is_stopped_in_steps_and_its_template_restored() {
     let urgent = world.put(urgent);
     world.settle();
     assert_eq!(world.workload(&urgent).spec.priority, 9);
+    let waits = "WaitingForPreemptedWorkloads";
+    let preemptor = ObjectRef::new(Kind::Workload, "default", world.key(&urgent).name);
+    assert_eq!(world.reasons(&preemptor).iter().filter(|r| **r == waits).count(), 1, "it is said once");
     // While its pods run only their end is asked for; the start time goes and the template comes back after.
     let spec = world.json(&low)["spec"].clone();
     assert_eq!(spec["suspend"], true);

@@ -289,6 +289,14 @@ impl Controller {
         }
     }
 
+    /// Whether a Workload of the job with this uid is being made. It may be there already, under another name than the next one
+    /// will have.
+    pub(crate) fn makes_workload_of(&self, job: &str) -> bool {
+        let new = |object: &Object| object.kind() == Kind::Workload && object.metadata().uid.is_none();
+        let of_job = |object: &Object| object.metadata().owner_references.iter().flatten().any(|o| o.uid == job);
+        self.in_flight.values().any(|f| f.written.as_ref().is_some_and(|(object, _)| new(object) && of_job(object)))
+    }
+
     /// A write whose result is seen has happened, whatever its outcome will be said to be.
     fn resolve_seen(&mut self, now: Timestamp, object: &Object) {
         let reference = object.reference();

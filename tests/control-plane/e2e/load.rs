@@ -85,7 +85,7 @@ async fn measure(
     options: &slicegate::Options,
     jobs: u32,
 ) -> Result<Found> {
-    let settings = Settings { run_time: Duration::from_secs(1), ..Settings::default() };
+    let settings = Settings { run_time: Some(Duration::from_secs(1)), ..Settings::default() };
     let gke = Gke::start(cluster, settings).await?;
     gke.add_pools([Pool::cpu("default-pool", jobs.div_ceil(PODS_A_NODE) + 1, 16, 64)]).await?;
     let kinds = [api::WORKLOADS, api::JOBS, api::CLUSTER_QUEUES];

@@ -9,8 +9,10 @@ mod objects;
 mod preemption;
 mod provisioning;
 mod queues;
+mod recordings;
 mod scene;
 mod suite;
+mod tutorials;
 
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
@@ -45,6 +47,7 @@ const LOAD_LIMIT: Duration = Duration::from_mins(40);
 fn all() -> Vec<&'static Test> {
     [
         harness::TESTS,
+        tutorials::TESTS,
         preemption::TESTS,
         provisioning::TESTS,
         queues::TESTS,
@@ -135,6 +138,7 @@ async fn interrupted() {
 async fn run(mut suite: Suite, tests: &[&Test]) -> usize {
     let began = Instant::now();
     let mut failed = Vec::new();
+    let mut skipped = 0;
     for test in tests {
         let since = Instant::now();
         let logs = suite.begin(test.name);
@@ -147,6 +151,10 @@ async fn run(mut suite: Suite, tests: &[&Test]) -> usize {
         };
         let seconds = since.elapsed().as_secs_f64();
         match outcome {
+            Ok(()) if suite.skipped().is_some() => {
+                skipped += 1;
+                println!("SKIPPED            {}: {}", test.name, suite.skipped().unwrap_or_default());
+            }
             Ok(()) => println!("passed  {seconds:6.1} s  {}", test.name),
             Err(error) => {
                 println!("FAILED  {seconds:6.1} s  {}\n        logs: {}", test.name, show(&logs));
@@ -157,12 +165,11 @@ async fn run(mut suite: Suite, tests: &[&Test]) -> usize {
         }
     }
     drop(suite);
-    println!(
-        "\n{} passed, {} failed ({:.0} s)",
-        tests.len() - failed.len(),
-        failed.len(),
-        began.elapsed().as_secs_f64()
-    );
+    if skipped > 0 {
+        println!("\n!! {skipped} SKIPPED");
+    }
+    let passed = tests.len() - failed.len() - skipped;
+    println!("\n{passed} passed, {} failed ({:.0} s)", failed.len(), began.elapsed().as_secs_f64());
     for name in &failed {
         println!("    failed: {name}");
     }

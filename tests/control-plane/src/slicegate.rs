@@ -5,6 +5,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use rustix::process::Signal;
+use serde_json::json;
 use tokio::process::Command;
 
 use crate::api;
@@ -109,14 +110,35 @@ fn webhook_url(cluster: &Cluster) -> Result<String> {
 }
 
 impl Slicegate {
-    /// Starts it and waits until it is ready. `folder` is where its log goes.
+    /// Starts it and waits until it is ready and the API server can use its webhook. `folder` is where its log goes.
     ///
     /// # Errors
     /// If it does not become ready.
     pub async fn start(cluster: &Cluster, folder: &Path, options: &Options) -> Result<Self> {
         let mut started = Self::launch(cluster, folder, options)?;
         started.ready().await?;
+        if options.webhook {
+            started.converts(cluster).await?;
+        }
         Ok(started)
+    }
+
+    /// Waits until the API server converts objects: some time after it was told by which authority it knows the webhook.
+    async fn converts(&mut self, cluster: &Cluster) -> Result<()> {
+        for kind in ["ClusterQueue", "LocalQueue", "Workload", "Cohort"] {
+            let metadata = json!({"name": "is-it-converted", "namespace": "default"});
+            let object =
+                json!({"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": kind, "metadata": metadata, "spec": {}});
+            let object = &object.to_string();
+            let attempt = || async move {
+                let answer = cluster.kubectl.try_run(&["create", "--dry-run=server", "-f", "-"], object).await?;
+                // Whatever else is wrong with it is found after it was converted.
+                let fails = answer.stderr.contains("conversion webhook");
+                if fails { Err(Error::new(answer.stderr)) } else { Ok(()) }
+            };
+            self.process.ready(READY, attempt).await?;
+        }
+        Ok(())
     }
 
     /// Starts it and does not wait.

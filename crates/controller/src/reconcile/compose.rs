@@ -83,6 +83,10 @@ impl Controller {
 
     /// Makes the Workload of a job, or a slice that replaces another.
     pub(super) fn create_workload(&mut self, view: &JobView, replaces: Option<&Key>) {
+        // The name of an elastic job's Workload changes with the job: a second one could be made while the first is on its way.
+        if view.elastic && self.makes_workload_of(view.object.uid()) {
+            return;
+        }
         let Some(priority) = self.priority_of(view) else { return };
         let namespace = view.object.namespace().to_owned();
         let name = self.workload_name(view);

@@ -36,11 +36,7 @@ async fn a_workload_is_switched_off_and_on(suite: &mut Suite) -> Result<()> {
     run.stopped().await?;
     let off = run.pending("Deactivated").await?;
     ensure_eq!(said(&off, "Evicted"), "True(Deactivated): The workload is deactivated", "why it stopped");
-    ensure_eq!(
-        said(&off, "Requeued"),
-        "False(Deactivated): The workload is deactivated",
-        "that it is not in line"
-    );
+    ensure_eq!(said(&off, "Requeued"), "False(Deactivated): The workload is deactivated", "that it is not in line");
     // Others may have its place.
     let other = scene.hold("other", 1, "2", &label).await?;
     other.runs(1).await?;
@@ -120,7 +116,8 @@ async fn a_job_that_starts_by_itself_is_stopped(suite: &mut Suite) -> Result<()>
 
 async fn a_ray_cluster_is_a_job(suite: &mut Suite) -> Result<()> {
     let scene = Scene::set(suite, CONFIGURATION, vec![Pool::tpu("v6e", "ct6e-standard-4t", "4x4")?]).await?;
-    let queues = queue("team", "64", "").replace("coveredResources: [cpu]", "coveredResources: [cpu, memory, google.com/tpu]");
+    let queues =
+        queue("team", "64", "").replace("coveredResources: [cpu]", "coveredResources: [cpu, memory, google.com/tpu]");
     let queues = queues.replace(
         "nominalQuota: 64}",
         "nominalQuota: 64}, {name: memory, nominalQuota: 500Gi}, {name: google.com/tpu, nominalQuota: 16}",
@@ -140,10 +137,14 @@ async fn a_ray_cluster_is_a_job(suite: &mut Suite) -> Result<()> {
         .collect();
     ensure_eq!(sets, [("head", 1), ("tpu", 4)], "its pod sets");
     // It never finishes: somebody lets it go.
-    scene.kubectl(&["patch", "workload", name(&workload), "--type=merge", "-p", "{\"spec\": {\"active\": false}}"]).await?;
+    scene
+        .kubectl(&["patch", "workload", name(&workload), "--type=merge", "-p", "{\"spec\": {\"active\": false}}"])
+        .await?;
     ray.stopped().await?;
     ray.pending("Deactivated").await?;
-    scene.kubectl(&["patch", "workload", name(&workload), "--type=merge", "-p", "{\"spec\": {\"active\": true}}"]).await?;
+    scene
+        .kubectl(&["patch", "workload", name(&workload), "--type=merge", "-p", "{\"spec\": {\"active\": true}}"])
+        .await?;
     ray.runs(5).await?;
     ray.delete().await?;
     scene.end().await
@@ -165,7 +166,11 @@ async fn a_job_runs_no_longer_than_it_may(suite: &mut Suite) -> Result<()> {
     ensure!(why.starts_with("True(DeactivatedDueToMaximumExecutionTimeExceeded): "), "{why}");
     // Some time later the job is deleted.
     slow.gone().await?;
-    ensure_eq!(scene.note(&over, "MaximumExecutionTimeExceeded").await?, "The maximum execution time (1s) exceeded", "told");
+    ensure_eq!(
+        scene.note(&over, "MaximumExecutionTimeExceeded").await?,
+        "The maximum execution time (1s) exceeded",
+        "told"
+    );
 
     // Of one that ends well only the Workload goes after a while.
     let quick = scene.hold("quick", 1, "1", &[("queue-name", "team")]).await?;

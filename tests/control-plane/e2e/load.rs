@@ -109,7 +109,10 @@ async fn measure(
     let done = |seen: &Objects| {
         seen.len() == usize::try_from(jobs).unwrap_or(0) && seen.values().all(|w| is_true(w, "Finished"))
     };
-    Wait::new(&cluster.client, api::WORKLOADS, "default").limit(Duration::from_mins(15)).until("all finished", done).await?;
+    Wait::new(&cluster.client, api::WORKLOADS, "default")
+        .limit(Duration::from_mins(15))
+        .until("all finished", done)
+        .await?;
     let complete = began.elapsed();
     // The queue's figures and the Events come last.
     Wait::new(&cluster.client, api::CLUSTER_QUEUES, "")

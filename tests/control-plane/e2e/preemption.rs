@@ -108,7 +108,9 @@ async fn a_queue_reclaims_what_it_lent(suite: &mut Suite) -> Result<()> {
     let preemption = "cohortName: all, preemption: {reclaimWithinCohort: Any}";
     scene.apply(&queue("mine", "4", preemption)).await?;
     scene.apply(&queue("yours", "4", preemption)).await?;
-    scene.apply("{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: important}, value: 1000}").await?;
+    scene
+        .apply("{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: important}, value: 1000}")
+        .await?;
     let first = scene.hold("first", 1, "4", &[("queue-name", "yours")]).await?;
     first.runs(1).await?;
     let mut borrows = held("borrows", 1, "4", &[("queue-name", "yours")]);
@@ -179,7 +181,11 @@ waitForPodsReady:
     let stuck = scene.submit(&job).await?;
     let ready = scene.hold("fine", 1, "2", &[("queue-name", "team")]).await?;
     let started = ready.workload("ready", |w| is_true(w, "PodsReady")).await?;
-    ensure_eq!(said(&started, "PodsReady"), "True(Started): All pods reached readiness and the workload is running", "why");
+    ensure_eq!(
+        said(&started, "PodsReady"),
+        "True(Started): All pods reached readiness and the workload is running",
+        "why"
+    );
 
     let once = stuck.workload("evicted", |w| is_true(w, "Evicted")).await?;
     ensure!(said(&once, "Evicted").starts_with("True(PodsReadyTimeout): Exceeded the PodsReady timeout"), "{once}");

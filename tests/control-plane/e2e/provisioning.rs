@@ -176,9 +176,7 @@ async fn a_request_that_fails_is_made_again(suite: &mut Suite) -> Result<()> {
     let mut job = objects::ray_job("ray", Some("tpus"));
     job["spec"]["suspend"] = true.into();
     let ray = scene.submit(&job).await?;
-    let retried = ray
-        .workload("evicted", |w| is_true(w, "Evicted") && !is_true(w, "QuotaReserved"))
-        .await?;
+    let retried = ray.workload("evicted", |w| is_true(w, "Evicted") && !is_true(w, "QuotaReserved")).await?;
     scene.gke.set(|s| s.answer = Answer::Provision { after: Duration::ZERO });
     let why = said(&retried, "Evicted");
     ensure!(why.starts_with("True(AdmissionCheck): Evicted due to AdmissionCheck in Retry state: \"dws\""), "{why}");
@@ -285,7 +283,8 @@ spec:
         .await?;
     // Its controller has not said that it works: nothing is admitted, and the queue says why.
     let train = scene.submit(&job_set("train")).await?;
-    let inactive = "False(AdmissionCheckInactive): Can't admit new workloads: references inactive AdmissionCheck(s): budget.";
+    let inactive =
+        "False(AdmissionCheckInactive): Can't admit new workloads: references inactive AdmissionCheck(s): budget.";
     scene.wait(api::CLUSTER_QUEUES, "tpus", inactive, |q| said(q, "Active") == inactive).await?;
     train.pending("Suspended").await?;
     let works = json!({"status": {"conditions": [{"type": "Active", "status": "True", "reason": "Active",
@@ -306,7 +305,8 @@ spec:
         "metadata": {"name": name(&waits), "namespace": "default"},
         "status": {"admissionChecks": [{"name": "budget", "state": "Ready", "message": "there is money",
             "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
-    let apply = ["apply", "--server-side", "--force-conflicts", "--subresource=status", "--field-manager=budget", "-f", "-"];
+    let apply =
+        ["apply", "--server-side", "--force-conflicts", "--subresource=status", "--field-manager=budget", "-f", "-"];
     scene.cluster.kubectl.run_with(&apply, &answer.to_string()).await?;
     train.runs(2).await?;
     let admitted = train.admitted().await?;

@@ -48,9 +48,7 @@ async fn quota_is_raised_and_lowered(suite: &mut Suite) -> Result<()> {
         let changes = run.conditions(&workload).await?;
         ensure!(!changes.iter().any(|c| c.starts_with("Evicted")), "{}: {changes:?}", run.name);
     }
-    let status = scene
-        .wait(api::CLUSTER_QUEUES, "team", "empty", |q| q["status"]["admittedWorkloads"] == 0)
-        .await?;
+    let status = scene.wait(api::CLUSTER_QUEUES, "team", "empty", |q| q["status"]["admittedWorkloads"] == 0).await?;
     ensure_eq!(status["status"]["pendingWorkloads"], 0, "who waits in the end");
     ensure_eq!(
         status["status"]["flavorsUsage"],
@@ -119,10 +117,7 @@ async fn a_cluster_queue_is_held_drained_and_resumed(suite: &mut Suite) -> Resul
     ];
     ensure_eq!(runs.conditions(&end).await?, expected, "what its conditions told");
     scene
-        .events(
-            &end,
-            &["QuotaReserved", "Admitted", "EvictedDueToClusterQueueStopped", "QuotaReserved", "Admitted"],
-        )
+        .events(&end, &["QuotaReserved", "Admitted", "EvictedDueToClusterQueueStopped", "QuotaReserved", "Admitted"])
         .await?;
     scene.end().await
 }
@@ -193,15 +188,11 @@ async fn a_queue_works_once_all_it_names_is_there(suite: &mut Suite) -> Result<(
     early.workload(text_of, |w| said(w, "QuotaReserved").ends_with(text_of)).await?;
     scene.apply(flavor).await?;
     scene
-        .wait(api::CLUSTER_QUEUES, "team", "active", |q| {
-            said(q, "Active") == "True(Ready): Can admit new workloads"
-        })
+        .wait(api::CLUSTER_QUEUES, "team", "active", |q| said(q, "Active") == "True(Ready): Can admit new workloads")
         .await?;
     early.runs(1).await?;
     // The flavors that a LocalQueue gives are told in its status.
-    let local = scene
-        .wait(api::LOCAL_QUEUES, "team", "in use", |q| q["status"]["admittedWorkloads"] == 1)
-        .await?;
+    let local = scene.wait(api::LOCAL_QUEUES, "team", "in use", |q| q["status"]["admittedWorkloads"] == 1).await?;
     ensure_eq!(said(&local, "Active"), "True(Ready): Can submit new workloads to localQueue", "the LocalQueue");
     let row = scene.row(&["localqueues"], "team").await?;
     ensure_eq!(
@@ -256,7 +247,9 @@ async fn both_versions_side_by_side(suite: &mut Suite) -> Result<()> {
     // The words of the older version for what becomes of borrowing are read and not written any more.
     for (version, cohort) in [("v1beta1", "/spec/cohort"), ("v1beta2", "/spec/cohortName")] {
         for named in ["older", "newer"] {
-            let got = scene.kubectl(&["get", &format!("clusterqueues.{version}.kueue.x-k8s.io"), named, "-o", "json"]).await?;
+            let got = scene
+                .kubectl(&["get", &format!("clusterqueues.{version}.kueue.x-k8s.io"), named, "-o", "json"])
+                .await?;
             let got: slicegate_control_plane::Value = serde_json::from_str(&got)?;
             ensure_eq!(
                 (text(&got, cohort), text(&got, "/spec/flavorFungibility/whenCanBorrow")),

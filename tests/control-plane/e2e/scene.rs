@@ -140,7 +140,8 @@ impl<'a> Scene<'a> {
         };
         let ours = |e: &Value| {
             let reporter = text(e, "/reportingComponent");
-            text(e, "/involvedObject/uid") == uid && (reporter.starts_with("kueue-") || reporter.ends_with("-kueue-controller"))
+            text(e, "/involvedObject/uid") == uid
+                && (reporter.starts_with("kueue-") || reporter.ends_with("-kueue-controller"))
         };
         let mut last = Vec::new();
         let mut notes = Vec::new();
@@ -162,11 +163,17 @@ impl<'a> Scene<'a> {
 
     /// The text of the last Event about an object with this reason.
     pub(crate) async fn note(&self, about: &Value, reason: &str) -> Result<String> {
-        let uid = text(about, "/metadata/uid");
-        let all = api::EVENTS.list(&self.cluster.client, "").await?;
-        let of_it = all.iter().filter(|e| text(e, "/involvedObject/uid") == uid && text(e, "/reason") == reason);
-        let last = of_it.max_by_key(|e| revision(e)).doing(format!("an Event {reason} about {}", name(about)))?;
-        Ok(text(last, "/message").to_owned())
+        let last = |seen: &Objects| {
+            let of_it = |e: &&Value| {
+                text(e, "/involvedObject/kind") == text(about, "/kind")
+                    && text(e, "/involvedObject/name") == name(about)
+                    && text(e, "/reason") == reason
+            };
+            seen.values().filter(of_it).max_by_key(|e| revision(e)).map(|e| text(e, "/message").to_owned())
+        };
+        let wait = Wait::new(&self.cluster.client, api::EVENTS, "").limit(SOON);
+        let seen = wait.until(&format!("{reason} about {}", name(about)), |seen| last(seen).is_some()).await?;
+        Ok(last(&seen).unwrap_or_default())
     }
 
     /// The end of a test: no rule was broken, nothing is left over, and the controller has nothing to complain of.
@@ -174,7 +181,11 @@ impl<'a> Scene<'a> {
         self.observer.must_be_clean().await?;
         let log = std::fs::read_to_string(&self.log).doing(self.log.display())?;
         // The last is what the API server says just after the kinds were installed.
-        let known = ["there are no admission webhooks", "the configuration is not followed wholly", "storage is (re)initializing"];
+        let known = [
+            "there are no admission webhooks",
+            "the configuration is not followed wholly",
+            "storage is (re)initializing",
+        ];
         let bad = |line: &&str| line.contains(" WARN ") || line.contains(" ERROR ");
         let complaints: Vec<&str> = log.lines().filter(bad).filter(|l| !known.iter().any(|k| l.contains(k))).collect();
         ensure!(complaints.is_empty(), "the controller complains:\n{}", complaints.join("\n"));

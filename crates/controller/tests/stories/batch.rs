@@ -416,13 +416,14 @@ fn a_job_without_pods_yet_is_restored_before_it_gives_quota_back() {
     let mut world = world("4", &json!({}));
     let early = world.put(job("early", 4));
     world.settle();
-    let asked = world.json(&ObjectRef::new(Kind::Workload, "default", world.key(&early).name))["spec"]["podSets"].clone();
+    let asked =
+        world.json(&ObjectRef::new(Kind::Workload, "default", world.key(&early).name))["spec"]["podSets"].clone();
     world.edit(&early, |v| v["status"]["startTime"] = json!("2026-01-01T00:00:01Z"));
     world.settle();
     edit_queue(&mut world, Kind::ClusterQueue, |v| v["spec"]["stopPolicy"] = "HoldAndDrain".into());
     assert!(!world.has(&early, &ConditionType::QuotaReserved));
     let now = world.json(&ObjectRef::new(Kind::Workload, "default", world.key(&early).name));
     assert_eq!(now["spec"]["podSets"], asked, "what its pods were started with is not what it asks for");
-    assert!(!world.reasons(&early).iter().any(|r| *r == "UpdatedWorkload"));
+    assert!(!world.reasons(&early).contains(&"UpdatedWorkload"));
     assert!(world.json(&early)["spec"]["template"]["spec"].get("nodeSelector").is_none());
 }

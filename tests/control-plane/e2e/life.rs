@@ -47,18 +47,18 @@ async fn a_workload_is_switched_off_and_on(suite: &mut Suite) -> Result<()> {
     run.runs(1).await?;
     let end = run.complete().await?;
     let expected = [
-        "QuotaReserved=True(QuotaReserved)",
         "Admitted=True(Admitted)",
+        "QuotaReserved=True(QuotaReserved)",
         "Evicted=True(Deactivated)",
-        "QuotaReserved=False(PendingEvaluation)",
         "Admitted=False(NoReservation)",
+        "QuotaReserved=False(PendingEvaluation)",
         "Requeued=False(Deactivated)",
         "QuotaReserved=False(Deactivated)",
         "Requeued=True(Reactivated)",
         "QuotaReserved=False(WaitingForQuota)",
-        "QuotaReserved=True(QuotaReserved)",
         "Admitted=True(Admitted)",
         "Evicted=False(QuotaReserved)",
+        "QuotaReserved=True(QuotaReserved)",
         "Finished=True(Succeeded)",
     ];
     ensure_eq!(run.conditions(&end).await?, expected, "what its conditions told");

@@ -66,18 +66,18 @@ async fn a_higher_priority_preempts_in_its_queue(suite: &mut Suite) -> Result<()
     ensure!(said(&end, "Finished").starts_with("True(Succeeded): "), "{}", said(&end, "Finished"));
     let changes = low.conditions(&end).await?;
     let expected = [
-        "QuotaReserved=True(QuotaReserved)",
         "Admitted=True(Admitted)",
+        "QuotaReserved=True(QuotaReserved)",
         "Evicted=True(Preempted)",
         "Preempted=True(InClusterQueue)",
-        "QuotaReserved=False(PendingEvaluation)",
         "Admitted=False(NoReservation)",
+        "QuotaReserved=False(PendingEvaluation)",
         "Requeued=True(Preempted)",
         "QuotaReserved=False(WaitingForQuota)",
-        "QuotaReserved=True(QuotaReserved)",
         "Admitted=True(Admitted)",
         "Evicted=False(QuotaReserved)",
         "Preempted=False(QuotaReserved)",
+        "QuotaReserved=True(QuotaReserved)",
         "Finished=True(Succeeded)",
     ];
     ensure_eq!(changes, expected, "what its conditions told");

@@ -102,17 +102,17 @@ async fn a_cluster_queue_is_held_drained_and_resumed(suite: &mut Suite) -> Resul
     let end = runs.complete().await?;
     waits.complete().await?;
     let expected = [
-        "QuotaReserved=True(QuotaReserved)",
         "Admitted=True(Admitted)",
+        "QuotaReserved=True(QuotaReserved)",
         "Evicted=True(ClusterQueueStopped)",
-        "QuotaReserved=False(PendingEvaluation)",
         "Admitted=False(NoReservation)",
+        "QuotaReserved=False(PendingEvaluation)",
         "Requeued=False(ClusterQueueStopped)",
         "QuotaReserved=False(Suspended)",
         "Requeued=True(ClusterQueueRestarted)",
-        "QuotaReserved=True(QuotaReserved)",
         "Admitted=True(Admitted)",
         "Evicted=False(QuotaReserved)",
+        "QuotaReserved=True(QuotaReserved)",
         "Finished=True(Succeeded)",
     ];
     ensure_eq!(runs.conditions(&end).await?, expected, "what its conditions told");

@@ -57,7 +57,6 @@ pub struct Options {
 impl Options {
     /// The defaults of Kueue.
     pub fn new(configuration: Configuration, identity: String) -> Self {
-        let configuration = Configuration { restore_when_inactive: true, ..configuration };
         Self {
             metrics: MetricsOptions {
                 wait_for_pods_ready: configuration.engine.wait_for_pods_ready.is_some(),
@@ -194,7 +193,7 @@ impl Driver {
             controller: Controller::new(options.configuration.clone()),
             metrics: Metrics::default(),
             cache: Cache::default(),
-            events: Sink::start(client.clone(), options.identity.clone(), options.write_timeout),
+            events: Sink::start(&client, options.identity.clone(), options.write_timeout),
             pace: Arc::new(Pace::new(options.qps, options.burst)),
             permits: Arc::new(Semaphore::new(options.concurrency.max(1))),
             seen_from,

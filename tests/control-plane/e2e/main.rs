@@ -1,6 +1,7 @@
 //! The tests on a real control plane: `cargo run -p xtask -- e2e [FILTER...]`.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for a terminal")]
 
+mod controller;
 mod deletion;
 mod harness;
 mod life;
@@ -47,6 +48,7 @@ const LOAD_LIMIT: Duration = Duration::from_mins(40);
 fn all() -> Vec<&'static Test> {
     [
         harness::TESTS,
+        controller::TESTS,
         tutorials::TESTS,
         preemption::TESTS,
         provisioning::TESTS,

@@ -54,7 +54,7 @@ fn pod_sets_of_jobs(corpus: &Path, kind: &str, report: &mut Report) {
     for suite in ["job-podsets", "jobset-podsets", "rayjob-podsets", "raycluster-podsets"] {
         report.suite(corpus, kind, suite, |case| {
             let gates = gates(case);
-            let context = JobContext { gates: &gates, ray_cluster: &no_cluster, restore_when_inactive: false };
+            let context = JobContext { gates: &gates, ray_cluster: &no_cluster };
             let job = object(&case["job"]);
             same_pod_sets(&as_job(&job).unwrap().pod_sets(&context), &case["expect"])
         });
@@ -80,7 +80,7 @@ fn elastic_pod_sets_follow_the_cluster(corpus: &Path, kind: &str, report: &mut R
                 _ => unreachable!(),
             })
         };
-        let context = JobContext { gates: &gates, ray_cluster: &find, restore_when_inactive: false };
+        let context = JobContext { gates: &gates, ray_cluster: &find };
         let job = object(&case["job"]);
         let elastic = as_job(&job).unwrap().is_elastic(&gates) && case["enableInTreeAutoscaling"] == true;
         let name = case["rayClusterName"].as_str().unwrap_or_default();
@@ -96,7 +96,7 @@ fn elastic_pod_sets_follow_the_cluster(corpus: &Path, kind: &str, report: &mut R
                 _ => None,
             })
         };
-        let context = JobContext { gates: &gates, ray_cluster: &find, restore_when_inactive: false };
+        let context = JobContext { gates: &gates, ray_cluster: &find };
         let job = all.iter().find(|o| o.kind() == Kind::RayJob).unwrap();
         same_pod_sets(&as_job(job).unwrap().pod_sets(&context), &case["expect"])
     });
@@ -106,7 +106,7 @@ fn jobs_run_and_are_restored(corpus: &Path, kind: &str, report: &mut Report) {
     for suite in ["job-run-restore", "rayjob-run-restore"] {
         report.suite(corpus, kind, suite, |case| {
             let gates = gates(case);
-            let context = JobContext { gates: &gates, ray_cluster: &no_cluster, restore_when_inactive: false };
+            let context = JobContext { gates: &gates, ray_cluster: &no_cluster };
             let mut job = object(&case["job"]);
             let result = as_job_mut(&mut job).unwrap().run(&infos(&case["runInfo"]), &context);
             let expect = &case["expect"];
@@ -129,7 +129,7 @@ fn jobs_run_and_are_restored(corpus: &Path, kind: &str, report: &mut Report) {
     for suite in ["jobset-restore", "rayjob-restore"] {
         report.suite(corpus, kind, suite, |case| {
             let gates = gates(case);
-            let context = JobContext { gates: &gates, ray_cluster: &no_cluster, restore_when_inactive: false };
+            let context = JobContext { gates: &gates, ray_cluster: &no_cluster };
             let mut job = object(&case["job"]);
             let changed = as_job_mut(&mut job).unwrap().restore(&infos(&case["restoreInfo"]), &context);
             same(&changed.into(), &case["expect"]["changed"])?;

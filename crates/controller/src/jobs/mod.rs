@@ -23,8 +23,6 @@ pub struct JobContext<'a> {
     pub gates: &'a Gates,
     /// A RayCluster by name, in the namespace of the job.
     pub ray_cluster: &'a dyn Fn(&str) -> Option<Arc<RayCluster>>,
-    /// Whether the pod template of a batch Job can be restored only when none of its pods is active.
-    pub restore_when_inactive: bool,
 }
 
 /// A job cannot be read or started as it is.
@@ -90,8 +88,8 @@ pub enum Stop {
     Changed,
     /// The status changed, and must be written before it goes on.
     StatusChanged,
-    /// It goes on when the job says that none of its pods is active.
-    Waits,
+    /// Its own controller is yet to take notice that it is suspended.
+    Waiting,
 }
 
 /// A kind of job.
@@ -167,7 +165,7 @@ pub trait Integration {
 /// The pod sets of the Workload that would be made for a job, in order; `None` if the object is no job or its topology
 /// annotations cannot be read. The object is taken as it is: defaults of webhooks are not filled in.
 pub fn pod_sets_of(object: &Object, gates: &Gates) -> Option<Vec<kueue::PodSet>> {
-    let context = JobContext { gates, ray_cluster: &|_| None, restore_when_inactive: false };
+    let context = JobContext { gates, ray_cluster: &|_| None };
     as_job(object)?.pod_sets(&context).ok()
 }
 

@@ -30,11 +30,7 @@ impl Controller {
     /// Runs `f` with what jobs need to know of their surroundings.
     pub(super) fn with_context<T>(&self, namespace: &str, f: impl FnOnce(&JobContext<'_>) -> T) -> T {
         let ray_cluster = |name: &str| self.store.ray_cluster(namespace, name);
-        f(&JobContext {
-            gates: &self.config.engine.gates,
-            ray_cluster: &ray_cluster,
-            restore_when_inactive: self.config.restore_when_inactive,
-        })
+        f(&JobContext { gates: &self.config.engine.gates, ray_cluster: &ray_cluster })
     }
 
     fn namespace_is_managed(&self, namespace: &str) -> bool {
@@ -132,7 +128,8 @@ impl Controller {
         let note = format!("Workload '{key}' is declared finished");
         let declared = event(&view.reference, EventType::Normal, "FinishedWorkload", note);
         if workload.is_finished() {
-            if self.drop_finalizer(&object) && self.told_finished.insert(key.clone()) {
+            let lets_go = workload.deleting || !self.config.keep_finalizer_of_finished;
+            if lets_go && self.drop_finalizer(&object) && self.told_finished.insert(key.clone()) {
                 self.out.events.push(declared);
             }
             return;

@@ -45,7 +45,6 @@ async fn jobs_are_deleted_at_every_stage(suite: &mut Suite) -> Result<()> {
 
     // Finished: its Workload goes with it.
     next.complete().await?;
-    ensure!(!has_finalizer(&next.workload("let go", |w| !has_finalizer(w)).await?), "nobody holds on to it");
     next.delete().await?;
 
     // Admitted, its pods not yet running: no node has room.

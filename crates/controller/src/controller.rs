@@ -90,6 +90,8 @@ struct InFlight {
     then: Then,
     /// How often no answer came. What was decided stands until it is known whether the write happened.
     unanswered: u32,
+    /// The object as it was when it was seen to go, before the answer came: whoever wants another waits for the answer.
+    gone: Option<Object>,
 }
 
 /// The part of an object that a write sets.
@@ -280,6 +282,10 @@ impl Controller {
 
     fn remove(&mut self, now: Timestamp, object: &Object) {
         if let Applied::Changed(old) = self.store.remove(object) {
+            let outstanding = self.store.outstanding(&object.reference());
+            if let Some(flight) = outstanding.and_then(|id| self.in_flight.get_mut(&id)) {
+                flight.gone = Some(object.clone());
+            }
             self.finalizers_due |= CONFIGURATION.contains(&object.kind());
             self.mark(object, old.as_ref());
             self.fail_gone(now, &object.reference());
@@ -477,6 +483,9 @@ impl Controller {
                     self.report(now, &key, &plan.then.reports, written);
                 }
             }
+        }
+        if let Some(gone) = flight.gone {
+            self.mark(&gone, None);
         }
     }
 
@@ -741,7 +750,12 @@ impl Controller {
         let Some(plan) = self.plan(key) else { return };
         plan.status = merge::status(&known, status, &plan.status);
         plan.manager = manager;
-        plan.then.events.extend(then.events);
+        for event in then.events {
+            // Cycles that come to the same before it is written say it once.
+            if !plan.then.events.contains(&event) {
+                plan.then.events.push(event);
+            }
+        }
         plan.then.notes.extend(then.notes);
         plan.then.ends.extend(then.ends);
         for report in then.reports {
@@ -799,7 +813,7 @@ impl Controller {
             Operation::Delete { .. } => None,
         };
         self.store.lock(&object, id);
-        self.in_flight.insert(id, InFlight { object, manager, written, then, unanswered: 0 });
+        self.in_flight.insert(id, InFlight { object, manager, written, then, unanswered: 0, gone: None });
         self.out.writes.push(Write { id, manager, operation });
     }
 

@@ -66,15 +66,29 @@ pub(crate) fn changing<'a>(old: &Value, new: &Value, writer: &'a str, provisioni
     }
     all.extend(MANAGERS.iter().filter(|m| changes(m)));
     // Checks that the admission resets or adds are its to write; the one who answers them owns only what it answered itself.
-    let removed = |status: &Value| -> BTreeSet<String> {
-        let checks = status["admissionChecks"].as_array();
-        checks.into_iter().flatten().filter_map(|c| Some(c["name"].as_str()?.to_owned())).collect()
-    };
-    let goes = removed(old).difference(&removed(new)).any(|name| provisioning.contains(name));
-    if !goes {
-        all.retain(|m| *m != field_manager::PROVISIONING);
-    }
+    all.retain(|m| *m != field_manager::PROVISIONING);
     all
+}
+
+/// A status without the checks that another does not have any more; `None` if it has them all. They are removed by name: while
+/// somebody else owns a part of one, that part would stay behind when its owner lets go of the rest, and be invalid.
+pub(crate) fn without_gone_checks(old: &Value, new: &Value) -> Option<Value> {
+    let checks = |status: &Value| status["admissionChecks"].as_array().cloned().unwrap_or_default();
+    let left = checks(new);
+    let before = checks(old);
+    let kept: Vec<Value> =
+        before.iter().filter(|check| left.iter().any(|other| other["name"] == check["name"])).cloned().collect();
+    if kept.len() == before.len() {
+        return None;
+    }
+    let mut status = old.clone();
+    let fields = status.as_object_mut()?;
+    if kept.is_empty() {
+        fields.remove("admissionChecks");
+    } else {
+        fields.insert("admissionChecks".to_owned(), kept.into());
+    }
+    Some(status)
 }
 
 #[cfg(test)]
@@ -118,11 +132,18 @@ mod tests {
     fn an_answer_is_written_by_whoever_answers_and_a_reset_by_the_admission() {
         let waiting = json!({"admissionChecks": [{"name": "dws", "state": "Pending"}]});
         let ready = json!({"admissionChecks": [{"name": "dws", "state": "Ready"}]});
-        let gone = json!({"admissionChecks": []});
         let changed = |old, new, writer| changing(old, new, writer, &checks());
         assert_eq!(changed(&waiting, &ready, field_manager::PROVISIONING), [field_manager::PROVISIONING]);
         assert_eq!(changed(&ready, &waiting, field_manager::ADMISSION), [field_manager::ADMISSION]);
-        let both = [field_manager::ADMISSION, field_manager::PROVISIONING];
-        assert_eq!(changed(&ready, &gone, field_manager::ADMISSION), both, "otherwise its owner would keep it alive");
+    }
+
+    #[test]
+    fn checks_that_go_are_removed_by_name() {
+        let both = json!({"admissionChecks": [{"name": "dws", "state": "Ready"}, {"name": "x"}], "admission": {}});
+        let one = json!({"admissionChecks": [{"name": "dws", "state": "Pending"}], "conditions": []});
+        let kept = json!({"admissionChecks": [{"name": "dws", "state": "Ready"}], "admission": {}});
+        assert_eq!(without_gone_checks(&both, &one), Some(kept));
+        assert_eq!(without_gone_checks(&both, &json!({})), Some(json!({"admission": {}})));
+        assert_eq!(without_gone_checks(&one, &both), None);
     }
 }

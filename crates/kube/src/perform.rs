@@ -113,8 +113,15 @@ async fn workload_status(
     provisioning: &BTreeSet<String>,
 ) -> Result<Object, WriteError> {
     let reference = new.reference();
-    let (before, after) = (status_of(old)?, status_of(new)?);
+    let (mut before, after) = (status_of(old)?, status_of(new)?);
+    let whole = |status: &Value| serde_json::json!({ "status": status });
     let mut now = old.clone();
+    if let Some(kept) = ownership::without_gone_checks(&before, &after)
+        && let Some(call) = call::difference(&reference, &now, &whole(&before), &whole(&kept), Part::Status, writer)
+    {
+        now = patched(api, &now, &call).await?;
+        before = kept;
+    }
     for manager in ownership::changing(&before, &after, writer, provisioning) {
         let part = ownership::part(manager, &after, provisioning);
         let version = now.metadata().resource_version.clone().unwrap_or_default();
@@ -126,7 +133,6 @@ async fn workload_status(
     if sorted(&left) == sorted(&after) {
         return Ok(now);
     }
-    let whole = |status: &Value| serde_json::json!({ "status": status });
     match call::difference(&reference, &now, &whole(&left), &whole(&in_order(&after, &left)), Part::Status, writer) {
         Some(call) => patched(api, &now, &call).await,
         None => Ok(now),

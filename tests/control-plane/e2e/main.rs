@@ -2,9 +2,16 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for a terminal")]
 
 mod controller;
+mod deletion;
 mod harness;
+mod life;
+mod load;
 mod objects;
+mod preemption;
+mod provisioning;
+mod queues;
 mod recordings;
+mod scene;
 mod suite;
 mod tutorials;
 
@@ -34,10 +41,25 @@ the recordings, SLICEGATE_BIN the program under test (else the one beside this p
 
 /// How long one test may take.
 const LIMIT: Duration = Duration::from_mins(3);
+/// How long one with many jobs may take.
+const LOAD_LIMIT: Duration = Duration::from_mins(40);
 
 /// All tests, in order.
 fn all() -> Vec<&'static Test> {
-    [harness::TESTS, controller::TESTS, tutorials::TESTS].into_iter().flatten().collect()
+    [
+        harness::TESTS,
+        controller::TESTS,
+        tutorials::TESTS,
+        preemption::TESTS,
+        provisioning::TESTS,
+        queues::TESTS,
+        deletion::TESTS,
+        life::TESTS,
+        load::TESTS,
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 fn main() -> ExitCode {
@@ -122,11 +144,12 @@ async fn run(mut suite: Suite, tests: &[&Test]) -> usize {
     for test in tests {
         let since = Instant::now();
         let logs = suite.begin(test.name);
-        let outcome = tokio::time::timeout(LIMIT, AssertUnwindSafe((test.run)(&mut suite)).catch_unwind()).await;
+        let limit = if test.name.starts_with("load_") { LOAD_LIMIT } else { LIMIT };
+        let outcome = tokio::time::timeout(limit, AssertUnwindSafe((test.run)(&mut suite)).catch_unwind()).await;
         let outcome = match outcome {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(panic)) => Err(Error::new(format!("panicked: {}", message(panic.as_ref())))),
-            Err(_) => Err(Error::new(format!("did not end within {LIMIT:?}"))),
+            Err(_) => Err(Error::new(format!("did not end within {limit:?}"))),
         };
         let seconds = since.elapsed().as_secs_f64();
         match outcome {

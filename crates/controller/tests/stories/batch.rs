@@ -72,6 +72,9 @@ fn a_job_is_stopped_in_steps_and_its_template_restored() {
     let urgent = world.put(urgent);
     world.settle();
     assert_eq!(world.workload(&urgent).spec.priority, 9);
+    let waits = "WaitingForPreemptedWorkloads";
+    let preemptor = ObjectRef::new(Kind::Workload, "default", world.key(&urgent).name);
+    assert_eq!(world.reasons(&preemptor).iter().filter(|r| **r == waits).count(), 1, "it is said once");
     // While its pods run only their end is asked for: the API server takes no other template before.
     let spec = world.json(&low)["spec"].clone();
     assert_eq!(spec["suspend"], true);
@@ -385,4 +388,21 @@ fn a_job_that_somebody_suspended_and_changed_is_restored_before_it_starts_elsewh
     let asked = world.json(&workload)["spec"]["podSets"][0].clone();
     assert_eq!(asked["count"], 2);
     assert!(asked["template"]["spec"].get("nodeSelector").is_none(), "what was put in is not asked for: {asked}");
+}
+
+#[test]
+fn a_job_without_pods_yet_is_restored_before_it_gives_quota_back() {
+    let mut world = world("4", &json!({}));
+    let early = world.put(job("early", 4));
+    world.settle();
+    let asked =
+        world.json(&ObjectRef::new(Kind::Workload, "default", world.key(&early).name))["spec"]["podSets"].clone();
+    world.edit(&early, |v| v["status"]["startTime"] = json!("2026-01-01T00:00:01Z"));
+    world.settle();
+    edit_queue(&mut world, Kind::ClusterQueue, |v| v["spec"]["stopPolicy"] = "HoldAndDrain".into());
+    assert!(!world.has(&early, &ConditionType::QuotaReserved));
+    let now = world.json(&ObjectRef::new(Kind::Workload, "default", world.key(&early).name));
+    assert_eq!(now["spec"]["podSets"], asked, "what its pods were started with is not what it asks for");
+    assert!(!world.reasons(&early).contains(&"UpdatedWorkload"));
+    assert!(world.json(&early)["spec"]["template"]["spec"].get("nodeSelector").is_none());
 }

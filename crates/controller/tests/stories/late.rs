@@ -1,7 +1,7 @@
 //! News that comes late, out of step, or not at all.
 
 use serde_json::json;
-use slicegate_api::{Kind, ObjectRef};
+use slicegate_api::{Kind, Object, ObjectRef};
 use slicegate_controller::{Change, Configuration, Operation, WriteError, WriteOutcome};
 use slicegate_workload::{ConditionType, Key, Workload};
 
@@ -42,6 +42,51 @@ fn whoever_waits_for_an_answer_looks_again_when_the_object_was_seen_before_it() 
     world.settle();
     assert_eq!(world.json(&workload)["spec"]["queueName"], "other");
     assert_eq!(world.json(&workload)["spec"]["priority"], 9);
+}
+
+/// The end of a Workload is seen before the answer to the write that let it go, which is in the API server's hand.
+fn gone_before_the_answer(answer: impl FnOnce(Object) -> Result<Option<Object>, WriteError>) -> World {
+    let mut world = world("4", &json!({}));
+    let a = world.put(job("a", 1));
+    world.settle();
+    let workload = workload_of(&world, &a);
+    let last = world.api.objects[&workload].clone();
+    world.delete(&workload);
+    let lets_go = |w: &slicegate_controller::Write| match &w.operation {
+        Operation::Update(o) => o.reference() == workload && o.metadata().finalizers.is_none(),
+        _ => false,
+    };
+    for _ in 0..10 {
+        let effects = world.controller.reconcile(world.now);
+        for write in effects.writes {
+            let result = world.api.perform(&write);
+            if !lets_go(&write) {
+                world.controller.complete(world.now, WriteOutcome { id: write.id, result });
+                continue;
+            }
+            world.deliver();
+            let meanwhile = world.controller.reconcile(world.now).writes;
+            assert!(meanwhile.iter().all(|w| w.operation.object() != workload), "its answer is still to come");
+            let result = answer(last);
+            world.controller.complete(world.now, WriteOutcome { id: write.id, result });
+            world.settle();
+            return world;
+        }
+        world.deliver();
+    }
+    panic!("the Workload is not let go");
+}
+
+#[test]
+fn a_job_whose_workload_was_seen_to_go_before_the_answer_gets_another() {
+    let job = ObjectRef::new(Kind::Job, "default", "a");
+    // As the API server answers, as it might, and when the answer is lost.
+    assert!(gone_before_the_answer(|last| Ok(Some(last))).has(&job, &ConditionType::Admitted));
+    assert!(gone_before_the_answer(|_| Ok(None)).has(&job, &ConditionType::Admitted));
+    let mut late = gone_before_the_answer(|last| Err(WriteError::NotFound(last.reference())));
+    late.advance(60);
+    late.settle();
+    assert!(late.has(&job, &ConditionType::Admitted));
 }
 
 /// A Workload whose job nobody has seen.

@@ -87,11 +87,19 @@ impl Observer {
     /// # Errors
     /// If the API server does not answer.
     pub async fn start(cluster: &Cluster) -> Result<Self> {
+        Self::of(cluster, &RECORDED).await
+    }
+
+    /// The same for these kinds alone.
+    ///
+    /// # Errors
+    /// If the API server does not answer.
+    pub async fn of(cluster: &Cluster, of: &[Resource]) -> Result<Self> {
         let client = cluster.client_of("observer", "e2e-observer").await?;
         let mut kinds = Vec::new();
-        for kind in RECORDED {
+        for kind in of {
             match kind.all(&client).list(&ListParams::default().limit(1)).await {
-                Ok(_) => kinds.push(kind),
+                Ok(_) => kinds.push(*kind),
                 Err(error) if is_not_found(&error) => {}
                 Err(error) => return Err(error).doing(format!("list {}", kind.plural)),
             }

@@ -2,6 +2,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for a terminal")]
 
 mod harness;
+mod likeness;
 mod objects;
 mod recordings;
 mod suite;

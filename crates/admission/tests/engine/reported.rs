@@ -16,8 +16,8 @@ use crate::topology::{host, placed_cluster};
 const CPU: &str = "cpu";
 const MEMORY: &str = "memory";
 
-fn required(level: &str) -> Option<TopologyRequest> {
-    Some(TopologyRequest { required: Some(level.into()), ..TopologyRequest::default() })
+fn required(level: &str) -> TopologyRequest {
+    TopologyRequest { required: Some(level.into()), ..TopologyRequest::default() }
 }
 
 /// A workload of so many pods that ask for so much of each resource and lie in one domain of a level.
@@ -25,7 +25,7 @@ fn pods(cluster: &mut Cluster, name: &str, queue: &str, count: i32, each: &[(&st
     let mut workload = cluster.workload(name, queue, 0, 0);
     let pod_set = &mut workload.spec.pod_sets[0];
     pod_set.count = count;
-    pod_set.topology_request = required(level);
+    pod_set.topology_request = Some(required(level));
     pod_set.pod.containers[0].resources.requests =
         each.iter().map(|&(resource, amount)| (resource.into(), Quantity::from_units(amount))).collect();
     workload
@@ -338,6 +338,10 @@ fn a_replacement_waits_for_nobodys_pods() {
         pods_ready(&mut cluster, "runs", false);
         fail(&mut cluster, "runs", "a");
         cluster.log.clear();
+        assert!(
+            cluster.engine.next_wake().is_some_and(|due| cluster.engine.has_heads(due)),
+            "there is something to do"
+        );
         cluster.settle(20);
         assert_eq!(cluster.log, ["admitted runs"], "it keeps its reservation and gets another node");
         assert_eq!(places(&cluster, "runs"), at(&[("c", 1)]));

@@ -5,6 +5,7 @@ mod controller;
 mod deletion;
 mod harness;
 mod life;
+mod likeness;
 mod load;
 mod objects;
 mod preemption;

@@ -43,6 +43,8 @@ pub(crate) enum Report {
     Admission,
     /// The write of an eviction.
     Eviction,
+    /// The write of why a workload waits.
+    Decline,
 }
 
 /// What follows from a write once it is known how it fared.
@@ -304,7 +306,8 @@ impl Controller {
     /// Whether it is not known yet if a write happened whose answer says that it did not: an earlier try of it went without an
     /// answer, and the object has not been seen since. If so it is tried again later.
     fn waits_for_answer(&mut self, now: Timestamp, id: WriteId, flight: &InFlight, error: &WriteError) -> bool {
-        if flight.then.reports.is_empty() {
+        // Why a workload waits is found out anew.
+        if flight.then.reports.iter().all(|report| *report == Report::Decline) {
             return false;
         }
         let unknown = match error {
@@ -461,8 +464,10 @@ impl Controller {
             self.mark_stale(key);
         }
         for report in reports {
-            self.touched = true;
+            // That a workload was told why it waits changes nothing.
+            self.touched |= *report != Report::Decline || written != Written::Ok;
             match report {
+                Report::Decline => self.engine.decline_written(now, key, written),
                 Report::Admission => self.engine.admission_written(now, key, written),
                 Report::Eviction => self.engine.eviction_written(now, key, written),
             }

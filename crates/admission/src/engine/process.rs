@@ -41,6 +41,8 @@ impl Engine {
             c.step = Step::Postponed;
             c.requeue = Requeue::AtOnce;
             c.outcome = Outcome::Postponed;
+            // The flavor was not found wanting: it is the first to be tried again.
+            self.forget_progress(c.id);
             return;
         }
         if self.config.gates.concurrent_admission && self.better_variant_runs(c) {

@@ -6,6 +6,7 @@ use slicegate_workload::{Key, Timestamp};
 use super::job::JobView;
 use super::prebuilt::prebuilt_name;
 use super::slices::Choice;
+use super::start::is_yet_to_stop;
 use crate::controller::Controller;
 use crate::jobs::label;
 use crate::keys;
@@ -83,7 +84,12 @@ impl Controller {
             self.delete_workload(view, key, found.is_some());
         }
         if let Some(key) = update {
-            self.update_workload(view, &key);
+            // Until its pods are as they were, only the Workload knows how that was.
+            if is_yet_to_stop(&view.object) {
+                self.stop_job(view, Some(&key), "");
+            } else {
+                self.update_workload(view, &key);
+            }
             return None;
         }
         if found.is_some() {

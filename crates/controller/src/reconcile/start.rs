@@ -121,11 +121,7 @@ impl Controller {
         key: &Key,
         next: impl Fn(&mut Self, Timestamp, &JobView, &Key),
     ) {
-        let started = match &view.object {
-            Object::Job(job) => job.status.as_ref().is_some_and(|s| s.start_time.is_some()),
-            _ => false,
-        };
-        if started || is_stopping(&view.object) {
+        if is_yet_to_stop(&view.object) {
             self.stop_job(view, Some(key), "");
         } else {
             next(self, now, view, key);
@@ -167,6 +163,14 @@ impl Controller {
             }
         }
     }
+}
+
+/// Whether a suspended job is still as it was started: a batch Job is stopped in several steps, and its pods are made as they
+/// were in the last one.
+pub(super) fn is_yet_to_stop(object: &Object) -> bool {
+    let started =
+        matches!(object, Object::Job(job) if job.status.as_ref().is_some_and(|s| s.start_time.is_some()));
+    started || is_stopping(object)
 }
 
 /// Whether a stop was begun - a batch Job is stopped in several steps - and is not done.

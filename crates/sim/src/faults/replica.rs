@@ -20,8 +20,8 @@ const MEMORY: usize = 16;
 #[derive(Clone, Debug)]
 pub(super) struct Pending {
     pub(super) write: Write,
-    /// The quotas that were known when it was decided.
-    pub(super) capacity: Capacity,
+    /// The place of the quotas that were known when it was decided.
+    known: usize,
 }
 
 /// A controller with watches of its own, a clock of its own, and writes on their way.
@@ -36,8 +36,10 @@ pub(super) struct Replica {
     seen: BTreeMap<ObjectRef, Object>,
     told: VecDeque<Change>,
     pub(super) writes: Vec<Pending>,
-    /// The quotas that were known when writes were decided that went without an answer and may be tried again.
-    unanswered: BTreeMap<WriteId, Capacity>,
+    /// The quotas that were known whenever something was decided, in order, each that differs from the one before.
+    capacities: Vec<Capacity>,
+    /// The places of those that were known when writes were decided that went without an answer and may be tried again.
+    unanswered: BTreeMap<WriteId, usize>,
     pub(super) answers: VecDeque<(ObjectRef, WriteOutcome)>,
     /// How far its clock is ahead, in microseconds.
     pub(super) ahead: i64,
@@ -78,6 +80,7 @@ impl Replica {
             seen: BTreeMap::new(),
             told: VecDeque::new(),
             writes: Vec::new(),
+            capacities: Vec::new(),
             unanswered: BTreeMap::new(),
             answers: VecDeque::new(),
             ahead: 0,
@@ -294,14 +297,18 @@ impl Replica {
             let queues = QUOTAS.iter().map(|(name, _)| ObjectRef::new(Kind::ClusterQueue, "", *name));
             let known: Vec<&Object> = queues.filter_map(|queue| self.controller.object(&queue)).collect();
             let capacity = rules::capacity(known.into_iter());
+            if self.capacities.last() != Some(&capacity) {
+                self.capacities.push(capacity);
+            }
+            let last = self.capacities.len() - 1;
             let mut objects = BTreeSet::new();
             for write in effects.writes {
                 if !objects.insert(write.operation.object()) {
                     return Err(format!("{} is written twice at once", write.operation.object()));
                 }
                 texts.push(describe_write(&write));
-                let capacity = self.unanswered.remove(&write.id).unwrap_or_else(|| capacity.clone());
-                self.writes.push(Pending { write, capacity });
+                let known = self.unanswered.remove(&write.id).unwrap_or(last);
+                self.writes.push(Pending { write, known });
             }
         }
         self.controller.engine().check().map_err(|e| e.to_string())?;
@@ -316,18 +323,19 @@ impl Replica {
         let pending = self.writes.remove(place(which, self.writes.len()));
         let object = pending.write.operation.object();
         let reference = object.clone();
+        let since = self.capacities.get(pending.known..).unwrap_or_default();
         let result = match fate {
-            Fate::Arrives => server.write(&pending.write, &pending.capacity),
+            Fate::Arrives => server.write(&pending.write, since),
             Fate::Fails => Err(WriteError::Unavailable { object, why: "connection refused".to_owned() }),
             Fate::Refused => Err(WriteError::Invalid { object, why: "webhook is not there".to_owned() }),
             Fate::AnswerLost => {
                 // Nobody hears of it.
-                let _ = server.write(&pending.write, &pending.capacity);
+                let _ = server.write(&pending.write, since);
                 Err(WriteError::Unavailable { object, why: "connection closed".to_owned() })
             }
         };
         if let Err(WriteError::Unavailable { .. }) = &result {
-            self.unanswered.insert(pending.write.id, pending.capacity);
+            self.unanswered.insert(pending.write.id, pending.known);
         }
         let text = format!(
             "{}: {}",

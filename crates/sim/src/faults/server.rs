@@ -96,8 +96,9 @@ impl Server {
 
     // ----- what the controller does -----
 
-    /// Performs a write of a controller that knew of `capacity` when it decided.
-    pub(super) fn write(&mut self, write: &Write, capacity: &Capacity) -> Result<Option<Object>, WriteError> {
+    /// Performs a write of a controller that has known of these quotas since it decided that, one after the other. What then
+    /// holds quota together was decided one by one in that time or before, the last of it by quotas that had room for all.
+    pub(super) fn write(&mut self, write: &Write, known: &[Capacity]) -> Result<Option<Object>, WriteError> {
         let reference = write.operation.object();
         let before = self.store.get(&reference).cloned();
         if let (Some(old), Operation::Update(new)) = (&before, &write.operation)
@@ -126,7 +127,7 @@ impl Server {
                 self.complain(|| why);
             }
             if self.strict
-                && let Err(why) = rules::within(self, after, capacity)
+                && let Err(why) = rules::within_any(self, after, known)
             {
                 self.complain(|| format!("{reference} is admitted: {why}"));
             }

@@ -4,13 +4,14 @@ use slicegate_flavor::{Assignment, Catalogue, Mode};
 use slicegate_placement::Usage;
 use slicegate_preemption::{Target, WorkloadRef, World as _};
 use slicegate_quota::{Amount, FlavorResourceId, NodeId};
-use slicegate_workload::{CheckState, PodSet, Timestamp, WorkloadStatus};
+use slicegate_workload::{PodSet, Timestamp, WorkloadStatus};
 
 use super::Engine;
 use super::fair::Tournament;
 use super::ids::WorkloadId;
 use super::slices::Slices;
 use super::state::NamespaceFact;
+use super::workloads::has_failed_checks;
 use crate::{Cycle, Event, Inadmissible, Outcome, StatusWrite};
 
 /// How far an entry came.
@@ -239,8 +240,7 @@ impl Engine {
             }
             (c.outcome, c.reason, c.message) = (Outcome::Inadmissible(why), reason, message);
         };
-        let failed = |s: CheckState| matches!(s, CheckState::Retry | CheckState::Rejected);
-        if record.status.rest().admission_checks.iter().any(|a| failed(a.state)) {
+        if has_failed_checks(&record.status) {
             let message = "The workload has failed admission checks".to_owned();
             return refuse(Inadmissible::FailedChecks, "PendingEvaluation", message);
         }

@@ -53,6 +53,10 @@ impl Engine {
                 "A more favorable variant is already admitted",
             );
         }
+        if self.other_slice_holds_quota(c) {
+            let text = "Another workload of the same elastic job holds quota";
+            return skip(c, Skip::OtherSliceHoldsQuota, "PendingEvaluation", text);
+        }
         let mut room = self.room(c);
         let gates = self.config.gates;
         let overlaps = gates.recompute_assignment_upon_preemption_targets_overlap && self.overlaps(c);
@@ -329,6 +333,25 @@ impl Engine {
         let gates = &self.config.gates;
         (gates.concurrent_admission || gates.multi_kueue_orchestrated_preemption)
             && self.state.records.get(id).is_some_and(|r| r.closed_gate)
+    }
+
+    /// Whether a workload of the same elastic job holds quota and the entry does not replace it: it is to end first. A job that
+    /// changed its size while its first workload was being made may have two that know nothing of each other.
+    ///
+    /// Kueue does not ask this: its only controller makes one after the other.
+    fn other_slice_holds_quota(&self, c: &Candidate) -> bool {
+        let Some(record) = self.state.records.get(c.id).filter(|_| c.second_pass.is_none()) else { return false };
+        let Some(extras) = record.extras.as_deref().filter(|e| e.elastic) else { return false };
+        let Some(job) = record.job_uid.as_deref().filter(|_| self.config.gates.elastic_jobs_via_workload_slices) else {
+            return false;
+        };
+        let holders = self.state.queues.iter().flatten().flat_map(|q| q.holders.iter());
+        let others = holders.filter_map(|w| self.state.records.get(WorkloadId::from_index(w.index())));
+        others.filter(|other| other.job_uid.as_deref() == Some(job)).any(|other| {
+            other.key != record.key
+                && other.key.namespace == record.key.namespace
+                && extras.replaces.as_ref() != Some(&other.key)
+        })
     }
 
     // ----- preemption ----------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use slicegate_quota::{Amount, FlavorResourceId};
 use slicegate_workload::{
-    ALLOWED_FLAVORS, ConditionType, Key, LimitRangeSummary, PRIORITY_BOOST, QueueOrder, Stage, Status, Timestamp,
+    ALLOWED_FLAVORS, CheckState, ConditionType, Key, LimitRangeSummary, PRIORITY_BOOST, QueueOrder, Stage, Status, Timestamp,
     Workload, WorkloadSpec, WorkloadUsage,
 };
 
@@ -114,6 +114,7 @@ impl Engine {
             _ => Before::Nowhere,
         };
         let (old_phase, old_queue, old_position) = (old.phase, old.queue, old.queue_position);
+        let was_gone = old_phase == Stage::Finished || !old.active;
         let gone = new.phase == Stage::Finished || !new.active;
         let shrinks = old_phase == Stage::Admitted
             && new.phase == Stage::Admitted
@@ -188,7 +189,10 @@ impl Engine {
         if gone {
             self.forget_preemptor(id);
             self.drop_charge(id);
-            self.flush_for(now, id);
+            // Who is gone already and says something else frees nothing more.
+            if held || !was_gone {
+                self.flush_for(now, id);
+            }
         } else if let Some(usage) = usage {
             self.forget_preemptor(id);
             self.hold(id, &usage);
@@ -227,6 +231,7 @@ impl Engine {
             || old.status.rest().reclaimable_pods != new.status.rest().reclaimable_pods
             || differs(&ConditionType::Evicted)
             || differs(&ConditionType::Requeued)
+            || (has_failed_checks(&old.status) && !has_failed_checks(&new.status))
             || old.closed_gate != new.closed_gate
     }
 
@@ -461,6 +466,12 @@ impl Engine {
 fn evicted_since(before: &Stored, shown: &Stored) -> bool {
     let evicted = |s: &Stored| s.conditions.get(&ConditionType::Evicted).filter(|c| c.status == Status::True).cloned();
     evicted(shown).is_some_and(|c| evicted(before) != Some(c))
+}
+
+/// Whether an admission check of a workload keeps it from being considered.
+pub(super) fn has_failed_checks(status: &Stored) -> bool {
+    let failed = |state: CheckState| matches!(state, CheckState::Retry | CheckState::Rejected);
+    status.rest().admission_checks.iter().any(|check| failed(check.state))
 }
 
 /// Whether a change of priority lets parked workloads be looked at again.

@@ -137,10 +137,11 @@ impl Controller {
         workload: &Workload,
         evicted: &slicegate_workload::Condition,
     ) {
-        self.stop_job(view, Some(key), &evicted.message);
+        let as_before = self.stop_job(view, Some(key), &evicted.message);
         let gates = self.config.engine.gates;
         let at = At { now, generation: workload.generation };
-        let stopped = view.suspended && !view.active;
+        // What its pods were like before is known as long as it has its place.
+        let stopped = view.suspended && !view.active && as_before;
         if stopped
             && workload.has_quota_reservation()
             && let Some(plan) = self.plan(key)

@@ -1,8 +1,11 @@
 //! A run, and whether everything comes to its end afterwards.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use serde_json::Value;
+use slicegate_api::kueue::Workload;
 use slicegate_api::{Kind, Object, ObjectRef};
 use slicegate_controller::{Change, Controller, Operation};
 use slicegate_workload::Timestamp;
@@ -337,28 +340,7 @@ impl Run {
 
     /// What must be true when nothing happens any more.
     pub(super) fn at_rest(&mut self) -> Result<(), String> {
-        // A controller that starts now agrees with everything.
-        let mut fresh = Controller::new(self.setup.configuration());
-        for (_, object) in self.server.store.iter() {
-            fresh.observe(self.server.now, Change::Applied(object.clone()));
-        }
-        let mut effects = fresh.reconcile(self.server.now);
-        // How much is missing is told as of the last time that somebody looked.
-        let circles = effects.writes.iter().any(|w| self.preempts_again(&w.operation));
-        effects.writes.retain(|w| !self.tells_only(&w.operation) && !self.preempts_again(&w.operation));
-        if !effects.writes.is_empty() {
-            let text = |w: &slicegate_controller::Write| {
-                format!("{} (changes {})", describe_write(w), self.differences(&w.operation).join(", "))
-            };
-            let texts: Vec<String> = effects.writes.iter().map(text).collect();
-            return Err(format!("a controller that starts now wants more: {}", texts.join("; ")));
-        }
-        if !circles
-            && let Some(leader) = self.replicas.first()
-            && let Some(text) = differs(&leader.controller, &fresh)
-        {
-            return Err(text);
-        }
+        self.decides_the_same()?;
         let jobs = actors::jobs(&self.server);
         let uids: BTreeSet<&str> = jobs.iter().map(Object::uid).collect();
         for workload in self.server.workloads() {
@@ -389,7 +371,7 @@ impl Run {
         let Operation::UpdateStatus(Object::Workload(new)) = operation else { return false };
         let reference = Object::Workload(new.clone()).reference();
         let Some(Object::Workload(old)) = self.server.store.get(&reference) else { return false };
-        let silent = |w: &slicegate_api::kueue::Workload| {
+        let silent = |w: &Workload| {
             let mut status = w.status.clone();
             status.resource_requests.clear();
             for c in &mut status.conditions {
@@ -412,15 +394,90 @@ impl Run {
         all
     }
 
-    /// Whether a write evicts a workload that was preempted before and runs again. Nobody preempts the same workload twice
-    /// while nothing else changes, so that preemption never goes in circles; a controller that starts has no memory of that.
-    fn preempts_again(&self, operation: &Operation) -> bool {
+    /// Whether a write evicts a workload to make room for another.
+    fn preempts(&self, operation: &Operation) -> bool {
         let Operation::UpdateStatus(Object::Workload(new)) = operation else { return false };
         let Some(Object::Workload(old)) = self.server.store.get(&Object::Workload(new.clone()).reference()) else {
             return false;
         };
-        let was = |kind: &str| old.status.conditions.iter().any(|c| c.type_ == kind && c.status == "False");
-        rules::is_true(&new.status.conditions, "Preempted") && was("Preempted") && was("Evicted")
+        let is = |w: &Workload| rules::is_true(&w.status.conditions, "Preempted");
+        is(new) && !is(old) && new.status.admission == old.status.admission
+    }
+
+    /// A controller that starts now agrees with everything. As in Kueue a workload that waits is not looked at again just
+    /// because somebody was admitted whom it could preempt, and nobody preempts the same workload twice while nothing else
+    /// changes; a controller that starts looks at everything and has no memory of that. So whom it preempts the old one must
+    /// preempt, too, once it has to look at everything anew.
+    fn decides_the_same(&self) -> Result<(), String> {
+        let mut fresh = self.fresh();
+        let mut effects = fresh.reconcile(self.server.now);
+        // How much is missing is told as of the last time that somebody looked.
+        effects.writes.retain(|w| !self.tells_only(&w.operation));
+        let preempts = effects.writes.iter().any(|w| self.preempts(&w.operation));
+        effects.writes.retain(|w| !self.preempts(&w.operation));
+        if !effects.writes.is_empty() {
+            let text = |w: &slicegate_controller::Write| {
+                format!("{} (changes {})", describe_write(w), self.differences(&w.operation).join(", "))
+            };
+            let texts: Vec<String> = effects.writes.iter().map(text).collect();
+            return Err(format!("a controller that starts now wants more: {}", texts.join("; ")));
+        }
+        let Some(leader) = self.replicas.first() else { return Ok(()) };
+        if !preempts {
+            return differs(&leader.controller, &fresh).map_or(Ok(()), Err);
+        }
+        let (old, new) = (self.decisions(leader.controller.clone()), self.decisions(self.fresh()));
+        if old != new {
+            return Err(format!("a controller that starts now decides {new:?}, and the one that is there {old:?}"));
+        }
+        Ok(())
+    }
+
+    /// A controller that knows of everything and has not decided yet.
+    fn fresh(&self) -> Controller {
+        let mut fresh = Controller::new(self.setup.configuration());
+        for (_, object) in self.server.store.iter() {
+            fresh.observe(self.server.now, Change::Applied(object.clone()));
+        }
+        fresh
+    }
+
+    /// What a controller decides of workloads when it has to look at all of them: the selectors of ClusterQueues change, and
+    /// select what they did before.
+    fn decisions(&self, mut controller: Controller) -> BTreeSet<String> {
+        for (_, object) in self.server.store.of_kind(Kind::ClusterQueue) {
+            let mut new = object.clone();
+            let metadata = new.metadata_mut();
+            metadata.resource_version = metadata.resource_version.as_deref().map(|version| format!("{version}0"));
+            if let Object::ClusterQueue(queue) = &mut new {
+                let any = LabelSelectorRequirement {
+                    key: "kubernetes.io/metadata.name".to_owned(),
+                    operator: "Exists".to_owned(),
+                    values: None,
+                };
+                Arc::make_mut(queue).spec.namespace_selector =
+                    Some(LabelSelector { match_expressions: Some(vec![any]), match_labels: None });
+            }
+            controller.observe(self.server.now, Change::Applied(new));
+        }
+        let effects = controller.reconcile(self.server.now);
+        let decides = |operation: &Operation| {
+            matches!(operation.object().kind, Kind::Workload) && !self.tells_only(operation)
+        };
+        effects.writes.iter().filter(|w| decides(&w.operation)).map(|w| self.decision(&w.operation)).collect()
+    }
+
+    /// A decision without what is said about it.
+    fn decision(&self, operation: &Operation) -> String {
+        let reference = operation.object();
+        match operation {
+            Operation::UpdateStatus(Object::Workload(w)) => {
+                let conditions: Vec<(&str, &str)> =
+                    w.status.conditions.iter().map(|c| (c.type_.as_str(), c.status.as_str())).collect();
+                format!("{reference} {:?} {conditions:?}", w.status.admission)
+            }
+            _ => format!("{reference} {operation:?}"),
+        }
     }
 
     /// A job runs exactly if its workload is admitted, and where that says.

@@ -80,7 +80,8 @@ fn boxed(labels: Option<&BTreeMap<String, String>>) -> BTreeMap<Box<str>, Box<st
 /// Whether a workload waits as it did before, and only says something else about it. That is a consequence of cycles, and no
 /// reason for another one: they might word it differently each time.
 fn waits_as_before(old: &Workload, new: &Workload) -> bool {
-    let waits = |w: &Workload| w.status.admission.is_none() && !w.has_quota_reservation() && !w.is_finished();
+    let waits =
+        |w: &Workload| w.spec.active && w.status.admission.is_none() && !w.has_quota_reservation() && !w.is_finished();
     let told = |c: &&Condition| {
         !matches!(c.kind, ConditionType::QuotaReserved | ConditionType::Admitted) || c.status == Status::True
     };

@@ -136,6 +136,7 @@ impl Engine {
         self.kept_places.clear();
         self.kept_slices.clear();
         self.given_places.clear();
+        self.given_slices.clear();
         let heads = self.heads(now);
         if heads.is_empty() {
             return cycle;

@@ -127,6 +127,8 @@ pub struct Engine {
     kept_slices: slices::Slices,
     /// Places that were given away for good in the cycle that is running.
     given_places: Vec<slicegate_placement::Usage>,
+    /// Workloads of elastic jobs that the cycle that is running admitted.
+    given_slices: Vec<WorkloadId>,
     cycles: u64,
     /// How many workloads there ever were.
     serials: u64,
@@ -204,6 +206,7 @@ impl Engine {
             kept_places: Vec::new(),
             kept_slices: Vec::new(),
             given_places: Vec::new(),
+            given_slices: Vec::new(),
             cycles: 0,
             serials: 0,
             epochs: BTreeMap::new(),

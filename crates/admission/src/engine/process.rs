@@ -155,6 +155,9 @@ impl Engine {
         }
         self.admit(now, c);
         self.given_places.extend_from_slice(&c.places);
+        if self.is_elastic(c.id) {
+            self.given_slices.push(c.id);
+        }
         self.admitted_in_cycle = self.admitted_in_cycle.saturating_add(1);
         cycle.progressed = true;
     }
@@ -340,18 +343,23 @@ impl Engine {
     ///
     /// Kueue does not ask this: its only controller makes one after the other.
     fn other_slice_holds_quota(&self, c: &Candidate) -> bool {
-        let Some(record) = self.state.records.get(c.id).filter(|_| c.second_pass.is_none()) else { return false };
-        let Some(extras) = record.extras.as_deref().filter(|e| e.elastic) else { return false };
-        let Some(job) = record.job_uid.as_deref().filter(|_| self.config.gates.elastic_jobs_via_workload_slices) else {
+        if c.second_pass.is_some() || !self.is_elastic(c.id) {
             return false;
-        };
+        }
+        let Some(record) = self.state.records.get(c.id).filter(|r| r.job_uid.is_some()) else { return false };
+        let replaces = record.extras.as_deref().and_then(|e| e.replaces.as_ref());
         let holders = self.state.queues.iter().flatten().flat_map(|q| q.holders.iter());
-        let others = holders.filter_map(|w| self.state.records.get(WorkloadId::from_index(w.index())));
-        others.filter(|other| other.job_uid.as_deref() == Some(job)).any(|other| {
-            other.key != record.key
-                && other.key.namespace == record.key.namespace
-                && extras.replaces.as_ref() != Some(&other.key)
+        let holders = holders.map(|w| WorkloadId::from_index(w.index()));
+        let others = holders.chain(self.given_slices.iter().copied()).filter_map(|id| self.state.records.get(id));
+        others.filter(|other| other.job_uid == record.job_uid).any(|other| {
+            other.key != record.key && other.key.namespace == record.key.namespace && replaces != Some(&other.key)
         })
+    }
+
+    /// Whether a workload is a slice of an elastic job.
+    fn is_elastic(&self, id: WorkloadId) -> bool {
+        self.config.gates.elastic_jobs_via_workload_slices
+            && self.state.records.get(id).and_then(|r| r.extras.as_deref()).is_some_and(|e| e.elastic)
     }
 
     // ----- preemption ----------------------------------------------------------------------------------------------

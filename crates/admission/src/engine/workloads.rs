@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use slicegate_quota::{Amount, FlavorResourceId};
 use slicegate_workload::{
-    ALLOWED_FLAVORS, CheckState, ConditionType, Key, LimitRangeSummary, PRIORITY_BOOST, QueueOrder, Stage, Status, Timestamp,
-    Workload, WorkloadSpec, WorkloadUsage,
+    ALLOWED_FLAVORS, CheckState, ConditionType, Key, LimitRangeSummary, PRIORITY_BOOST, QueueOrder, Stage, Status,
+    Timestamp, Workload, WorkloadSpec, WorkloadUsage,
 };
 
 use super::Engine;
@@ -114,10 +114,12 @@ impl Engine {
             _ => Before::Nowhere,
         };
         let (old_phase, old_queue, old_position) = (old.phase, old.queue, old.queue_position);
-        let was_gone = old_phase == Stage::Finished || !old.active;
         let gone = new.phase == Stage::Finished || !new.active;
-        let shrinks = old_phase == Stage::Admitted
-            && new.phase == Stage::Admitted
+        // Kueue lets others have what is freed only of workloads that are admitted; one whose checks are not answered yet may
+        // have pods that somebody else started.
+        let keeps = matches!(old_phase, Stage::QuotaReserved | Stage::Admitted)
+            && matches!(new.phase, Stage::QuotaReserved | Stage::Admitted);
+        let shrinks = keeps
             && (old.status.rest().reclaimable_pods != new.status.rest().reclaimable_pods
                 || self.scaled_down(old, &new)
                 || class_changed(old, &new));
@@ -189,10 +191,7 @@ impl Engine {
         if gone {
             self.forget_preemptor(id);
             self.drop_charge(id);
-            // Who is gone already and says something else frees nothing more.
-            if held || !was_gone {
-                self.flush_for(now, id);
-            }
+            self.flush_for(now, id);
         } else if let Some(usage) = usage {
             self.forget_preemptor(id);
             self.hold(id, &usage);

@@ -9,3 +9,4 @@ mod laws;
 mod random;
 mod slices;
 mod topology;
+mod waiting;

@@ -169,8 +169,7 @@ impl Controller {
 /// Whether a suspended job is still as it was started: a batch Job is stopped in several steps, and its pods are made as they
 /// were in the last one.
 pub(super) fn is_yet_to_stop(object: &Object) -> bool {
-    let started =
-        matches!(object, Object::Job(job) if job.status.as_ref().is_some_and(|s| s.start_time.is_some()));
+    let started = matches!(object, Object::Job(job) if job.status.as_ref().is_some_and(|s| s.start_time.is_some()));
     started || is_stopping(object)
 }
 

@@ -1,6 +1,7 @@
 //! Jobs from creation to their end, on a small API server in memory.
 
 #[cfg(test)]
+mod again;
 mod api;
 #[cfg(test)]
 mod backoff;

@@ -325,12 +325,12 @@ impl Replica {
         let reference = object.clone();
         let since = self.capacities.get(pending.known..).unwrap_or_default();
         let result = match fate {
-            Fate::Arrives => server.write(&pending.write, since),
+            Fate::Arrives => server.write(&pending.write, since, self.fenced),
             Fate::Fails => Err(WriteError::Unavailable { object, why: "connection refused".to_owned() }),
             Fate::Refused => Err(WriteError::Invalid { object, why: "webhook is not there".to_owned() }),
             Fate::AnswerLost => {
                 // Nobody hears of it.
-                let _ = server.write(&pending.write, since);
+                let _ = server.write(&pending.write, since, self.fenced);
                 Err(WriteError::Unavailable { object, why: "connection closed".to_owned() })
             }
         };

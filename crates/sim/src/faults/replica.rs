@@ -89,31 +89,14 @@ impl Replica {
         }
     }
 
-    /// A controller that starts from lists of all kinds. Each may be as old as the log was at `oldest`; a job is listed after
-    /// the workloads, so that no workload is known before its job.
-    pub(super) fn start(configuration: Configuration, server: &Server, oldest: usize, how: u16) -> Self {
-        let mut replica = Self::unborn(configuration, server);
-        let oldest = oldest.min(server.log.len());
-        let span = server.log.len() - oldest + 1;
-        let workloads = oldest + place(how, span);
-        for (n, kind) in Kind::ALL.iter().enumerate() {
-            let spread = how.rotate_left(u32::try_from(n % 16).unwrap_or(0));
-            let until = if *kind == Kind::Workload {
-                workloads
-            } else if rules::JOBS.contains(kind) {
-                workloads + place(spread, server.log.len() - workloads + 1)
-            } else {
-                oldest + place(spread, span)
-            };
-            for (_, object) in state(server, *kind, until) {
-                replica.tell(server, Change::Applied(object));
-            }
-            let rest =
-                (until..server.log.len()).filter(|&i| server.log.get(i).is_some_and(|c| object_of(c).kind() == *kind));
-            replica.watches.insert(*kind, rest.collect());
+    /// A controller that starts, and that mostly decides at once. If it does not it may be told of changes before, as lists of
+    /// different kinds are not made at the same moment.
+    pub(super) fn start(configuration: Configuration, server: &Server, how: u16) -> Self {
+        let mut replica = Self::at_present(configuration, server);
+        if !how.is_multiple_of(8) {
+            // What it then finds wrong with the engine it will find again.
+            let _ = replica.reconcile(server);
         }
-        // What it then finds wrong with the engine it will find again.
-        let _ = replica.reconcile(server);
         replica
     }
 

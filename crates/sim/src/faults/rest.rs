@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use serde_json::Value;
 use slicegate_api::kueue::Workload;
-use slicegate_api::{Kind, Object, ObjectRef};
+use slicegate_api::{Condition, Kind, Object, ObjectRef};
 use slicegate_controller::{Change, Controller, Operation};
 
 use super::actors;
@@ -52,7 +52,8 @@ impl Run {
         let silent = |w: &Workload| {
             let mut status = w.status.clone();
             status.resource_requests.clear();
-            for c in &mut status.conditions {
+            let waits = |c: &&mut Condition| matches!(&*c.type_, "QuotaReserved" | "Admitted") && c.status == "False";
+            for c in status.conditions.iter_mut().filter(waits) {
                 c.message.clear();
                 c.reason.clear();
                 c.observed_generation = None;

@@ -78,7 +78,7 @@ impl Run {
         for object in &self.objects {
             self.server.create(object.clone());
         }
-        let first = Replica::start(self.setup.configuration(), &self.server, usize::MAX, 0);
+        let first = Replica::start(self.setup.configuration(), &self.server, 1);
         self.replicas.push(first);
         self.settle()
     }
@@ -155,7 +155,7 @@ impl Run {
             Action::LoseAnswer => leader.perform(server, which, Fate::AnswerLost),
             Action::Refuse => leader.perform(server, which, Fate::Refused),
             Action::Crash => {
-                *leader = Replica::start(setup.configuration(), server, usize::MAX, how);
+                *leader = Replica::start(setup.configuration(), server, how);
                 self.figures.crashes += 1;
                 Some("another starts".to_owned())
             }
@@ -163,7 +163,7 @@ impl Run {
                 if !setup.overlap || self.replicas.len() > 1 {
                     return Ok(None);
                 }
-                let next = Replica::start(setup.configuration(), &self.server, usize::MAX, how);
+                let next = Replica::start(setup.configuration(), &self.server, how);
                 self.replicas.iter_mut().for_each(|r| r.fenced = true);
                 self.replicas.insert(0, next);
                 self.figures.crashes += 1;

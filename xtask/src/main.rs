@@ -15,6 +15,8 @@ Chores of the Slicegate workspace.
     cargo run -p xtask -- fuzz [TARGET...] [--seconds N]
                                             build the fuzz targets with coverage and run each for N seconds (default 60)
     cargo run -p xtask -- fuzz --replay     build them plainly and replay their corpus
+    cargo run -p xtask -- e2e [FILTER...]   run the tests on a real control plane, those whose names contain a FILTER; needs Go, and
+                                            builds for twelve minutes the first time (e2e --help: more)
     cargo run -p xtask -- faults [--seeds A..B] [--events N] [--steps N] [--seed S] [--plan FILE]
                                             simulate faults between the controller and its API server; a seed that fails is
                                             shrunk, and told step by step
@@ -26,6 +28,7 @@ fn main() -> ExitCode {
         Some("tidy") => tidy::run(),
         Some("fuzz") => fuzz::run(&args[1..]),
         Some("faults") => faults(&args[1..]),
+        Some("e2e") => e2e(&args[1..]),
         _ => {
             print!("{HELP}");
             Ok(())
@@ -43,6 +46,14 @@ fn main() -> ExitCode {
 /// Runs the fault simulation, which is an example of the simulator's, as fast as it can be built.
 fn faults(args: &[String]) -> Result<(), String> {
     let words = ["run", "--release", "-q", "-p", "slicegate-sim", "--example", "faults", "--"];
+    run(cargo().args(words).args(args).current_dir(root()))
+}
+
+/// Runs the tests on a real control plane, with the program as it is now.
+fn e2e(args: &[String]) -> Result<(), String> {
+    let build = ["build", "-q", "-p", "slicegate", "-p", "slicegate-control-plane"];
+    run(cargo().args(build).current_dir(root()))?;
+    let words = ["run", "-q", "-p", "slicegate-control-plane", "--bin", "e2e", "--"];
     run(cargo().args(words).args(args).current_dir(root()))
 }
 

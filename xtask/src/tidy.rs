@@ -24,6 +24,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("slicegate-sim", &["slicegate-controller", "slicegate-manifest", "slicegate-tpu"]),
     ("slicegate-kube", &["slicegate-controller"]),
     ("slicegate", &["slicegate-kube", "slicegate-sim", "slicegate-check"]),
+    ("slicegate-control-plane", &["slicegate-quota", "slicegate-tpu"]),
 ];
 
 /// Crates that know nothing of Kubernetes clients.

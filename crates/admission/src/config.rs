@@ -178,13 +178,50 @@ impl Default for Gates {
 
 /// A gate that is not known.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("feature gate {name:?} is not known; see docs/differences.md for those that are")]
+#[error("feature gate {name:?} is not known")]
 pub struct UnknownGate {
     /// Its name.
     pub name: Box<str>,
 }
 
 impl Gates {
+    /// The names of all gates.
+    pub const NAMES: [&'static str; 33] = [
+        "PartialAdmission",
+        "FlavorFungibility",
+        "FlavorFungibilityPreserveScanProgress",
+        "PrioritySortingWithinCohort",
+        "FairSharingPreemptWithinNominal",
+        "FairSharingPrioritizeNonBorrowing",
+        "TopologyAwareScheduling",
+        "TASFailedNodeReplacement",
+        "TASFailedNodeReplacementFailFast",
+        "TASReplaceNodeOnPodTermination",
+        "TASReplaceNodeOnNodeTaints",
+        "TASReplaceNodeDueToNotReadyOverFixedTime",
+        "TASHandleOverlappingFlavors",
+        "TASMultiLayerTopology",
+        "TASProfileMixed",
+        "TASBalancedPlacement",
+        "TASRecomputeAssignmentWithinSchedulingCycle",
+        "TASRespectNodeAffinityPreferred",
+        "SkipReassignmentForPodOwnedWorkloads",
+        "RecomputeAssignmentUponPreemptionTargetsOverlap",
+        "SchedulingEquivalenceHashing",
+        "UnadmittedWorkloadsObservability",
+        "UnadmittedWorkloadsExplicitStatus",
+        "ElasticJobsViaWorkloadSlices",
+        "ElasticJobsViaWorkloadSlicesWithTAS",
+        "ReclaimablePods",
+        "AdmissionGatedBy",
+        "AdmissionFairSharing",
+        "QuotaCheckStrategy",
+        "PriorityBoost",
+        "PrioritizePreemptorWorkloads",
+        "ConcurrentAdmission",
+        "MultiKueueOrchestratedPreemption",
+    ];
+
     /// Switches a gate by its name. Switching off a gate that others need switches those off too.
     pub fn set(&mut self, name: &str, on: bool) -> Result<(), UnknownGate> {
         let field = match name {
@@ -261,6 +298,9 @@ mod tests {
         gates.set("TopologyAwareScheduling", false).unwrap();
         assert!(!gates.tas_failed_node_replacement_fail_fast);
         assert!(gates.partial_admission);
+        for name in Gates::NAMES {
+            Gates::default().set(name, false).unwrap();
+        }
         assert_eq!(gates.set("Nonsense", true), Err(UnknownGate { name: "Nonsense".into() }));
     }
 }

@@ -26,10 +26,9 @@ fn error(path: impl Into<String>, why: impl Into<String>) -> ConfigurationError 
 }
 
 /// Feature gates of Kueue's that change nothing here: what they are about is left out, or done in one way whatever they say.
-const WITHOUT_EFFECT: [&str; 39] = [
+const WITHOUT_EFFECT: [&str; 38] = [
     "CustomMetricLabels",
     "DeferRayServiceFinalizationForRedisCleanup",
-    "DisableWaitForPodsReady",
     "FailureRecoveryPolicy",
     "FastQuotaReleaseInPodIntegration",
     "KueueDRAIntegration",
@@ -69,12 +68,8 @@ const WITHOUT_EFFECT: [&str; 39] = [
 ];
 
 /// Gates that are about validation, which is as Kueue's by default.
-const OF_VALIDATION: [&str; 4] = [
-    "WorkloadIdentifierAnnotations",
-    "WorkloadPriorityClassDefaulting",
-    "WorkloadValidateResourcesAreNonNegative",
-    "WorkloadValidationForPodSetMetadata",
-];
+const OF_VALIDATION: [&str; 3] =
+    ["WorkloadIdentifierAnnotations", "WorkloadValidateResourcesAreNonNegative", "WorkloadValidationForPodSetMetadata"];
 
 /// Job kinds by the names that the file has for them.
 const FRAMEWORKS: [(&str, Kind); 4] = [
@@ -83,6 +78,11 @@ const FRAMEWORKS: [(&str, Kind); 4] = [
     ("ray.io/rayjob", Kind::RayJob),
     ("ray.io/raycluster", Kind::RayCluster),
 ];
+
+/// What the file calls a kind of job, such as `ray.io/rayjob`.
+pub fn framework(kind: Kind) -> Option<&'static str> {
+    FRAMEWORKS.iter().find(|(_, k)| *k == kind).map(|(name, _)| *name)
+}
 
 /// Names of kinds that Kueue manages and Slicegate does not.
 const LEFT_OUT: [&str; 14] = [
@@ -107,8 +107,6 @@ const LEFT_OUT: [&str; 14] = [
 pub struct FromFile {
     /// How to decide.
     pub configuration: Configuration,
-    /// The kinds of job that are managed.
-    pub frameworks: BTreeSet<Kind>,
     /// What is accepted but not followed, in words for whoever wrote the file.
     pub ignored: Vec<String>,
 }
@@ -252,7 +250,7 @@ pub fn from_file(file: &file::Configuration) -> Result<FromFile, Vec<Configurati
         configuration.retention_after_deactivated_seconds =
             reading.seconds(&format!("{at}.afterDeactivatedByKueue"), policies.after_deactivated_by_kueue.as_ref());
     }
-    let frameworks = integrations(&mut reading, file, older, &mut configuration);
+    configuration.frameworks = integrations(&mut reading, file, older, &mut configuration);
     configuration.provision_only_added_pods =
         file.slicegate.as_ref().and_then(|s| s.provision_only_added_pods).unwrap_or(false);
     for (name, on) in file.feature_gates.iter().flatten() {
@@ -262,14 +260,46 @@ pub fn from_file(file: &file::Configuration) -> Result<FromFile, Vec<Configurati
     reading.ignore("multiKueue", file.multi_kueue.is_some(), "other clusters are not supported");
     reading.ignore("visibilityServer", file.visibility_server.is_some(), "there is no visibility server");
     if reading.errors.is_empty() {
-        Ok(FromFile { configuration, frameworks, ignored: reading.ignored })
+        Ok(FromFile { configuration, ignored: reading.ignored })
     } else {
         Err(reading.errors)
     }
 }
 
+/// The names of all feature gates that are known, those without an effect included.
+pub fn feature_gates() -> impl Iterator<Item = &'static str> {
+    let others = ["ShortWorkloadNames", "AssignQueueLabelsForPods", "CleanupProvisioningRequestsOnEviction"];
+    let others = others.into_iter().chain(["FinishOrphanedWorkloads", DISABLE_WAIT_FOR_PODS_READY]);
+    let others = others.chain(["WorkloadPriorityClassDefaulting"]).chain(WITHOUT_EFFECT).chain(OF_VALIDATION);
+    others.chain(slicegate_admission::Gates::NAMES)
+}
+
+/// Switches feature gates by their names, where there is no file. Returns what is accepted but not followed.
+///
+/// # Errors
+/// All gates that are not known; their path is `featureGates.NAME`.
+pub fn set_feature_gates(
+    configuration: &mut Configuration,
+    gates: &BTreeMap<String, bool>,
+) -> Result<Vec<String>, Vec<ConfigurationError>> {
+    let mut reading = Reading { errors: Vec::new(), ignored: Vec::new() };
+    for (name, on) in gates {
+        gate(&mut reading, configuration, name, *on);
+    }
+    if gates.get(DISABLE_WAIT_FOR_PODS_READY) == Some(&true) {
+        configuration.engine.wait_for_pods_ready = None;
+    }
+    if reading.errors.is_empty() { Ok(reading.ignored) } else { Err(reading.errors) }
+}
+
+/// The gate that switches a whole section off.
+const DISABLE_WAIT_FOR_PODS_READY: &str = "DisableWaitForPodsReady";
+
 fn gate(reading: &mut Reading, configuration: &mut Configuration, name: &str, on: bool) {
     match name {
+        // It is looked at with its section.
+        DISABLE_WAIT_FOR_PODS_READY => {}
+        "WorkloadPriorityClassDefaulting" => configuration.priority_class_defaulting = on,
         "ShortWorkloadNames" => configuration.short_workload_names = on,
         "AssignQueueLabelsForPods" => configuration.assign_queue_labels_for_pods = on,
         "CleanupProvisioningRequestsOnEviction" => configuration.cleanup_provisioning_requests_on_eviction = on,
@@ -287,7 +317,7 @@ fn gate(reading: &mut Reading, configuration: &mut Configuration, name: &str, on
 
 fn wait_for_pods_ready(reading: &mut Reading, file: &file::Configuration, older: bool) -> Option<WaitForPodsReady> {
     let at = "waitForPodsReady";
-    let off = file.feature_gates.as_ref().is_some_and(|g| g.get("DisableWaitForPodsReady") == Some(&true));
+    let off = file.feature_gates.as_ref().is_some_and(|g| g.get(DISABLE_WAIT_FOR_PODS_READY) == Some(&true));
     let section = file.wait_for_pods_ready.as_ref();
     reading.only_in_v1beta1(older, "waitForPodsReady.enable", section.is_some_and(|s| s.enable.is_some()));
     if off || older && !section.and_then(|s| s.enable).unwrap_or(false) {
@@ -458,7 +488,7 @@ mod tests {
         let older = read(V1BETA1, json!({"waitForPodsReady": {"enable": true}})).unwrap().configuration;
         let waits = older.engine.wait_for_pods_ready.unwrap();
         assert_eq!((waits.timeout_seconds, waits.block_admission), (300, true));
-        assert_eq!(read(V1BETA2, json!({})).unwrap().frameworks, BTreeSet::from([Kind::Job]));
+        assert_eq!(read(V1BETA2, json!({})).unwrap().configuration.frameworks, BTreeSet::from([Kind::Job]));
     }
 
     #[test]
@@ -500,7 +530,7 @@ mod tests {
             }),
         )
         .unwrap();
-        assert_eq!(said.frameworks, BTreeSet::from([Kind::JobSet]));
+        assert_eq!(said.configuration.frameworks, BTreeSet::from([Kind::JobSet]));
         assert!(said.configuration.short_workload_names);
         assert_eq!(said.configuration.retention_after_finished_seconds, Some(3_600));
         assert_eq!(said.ignored.len(), 2, "{:?}", said.ignored);
@@ -514,6 +544,30 @@ mod tests {
             assert!(asked(json!({"slicegate": {"provisionOnlyAddedPods": true}})));
             assert!(!asked(json!({"slicegate": {"provisionOnlyAddedPods": false}})));
         }
+    }
+
+    #[test]
+    fn gates_can_be_set_without_a_file() {
+        let mut configuration = Configuration::default();
+        configuration.engine.wait_for_pods_ready = Some(WaitForPodsReady::default());
+        let mut set = |list: &[(&str, bool)]| {
+            set_feature_gates(&mut configuration, &list.iter().map(|(n, on)| ((*n).to_owned(), *on)).collect())
+        };
+        let ignored = set(&[
+            ("ElasticJobsViaWorkloadSlices", false),
+            ("MultiKueue", true),
+            ("WorkloadPriorityClassDefaulting", false),
+            ("DisableWaitForPodsReady", true),
+        ]);
+        assert_eq!(ignored.unwrap(), ["featureGates.MultiKueue: has no effect"]);
+        let errors = set(&[("Nonsense", true), ("Nonsense2", false)]).unwrap_err();
+        assert_eq!(
+            errors.iter().map(|e| e.path.as_str()).collect::<Vec<_>>(),
+            ["featureGates.Nonsense", "featureGates.Nonsense2"]
+        );
+        assert!(!configuration.engine.gates.elastic_jobs_via_workload_slices);
+        assert!(!configuration.priority_class_defaulting);
+        assert_eq!(configuration.engine.wait_for_pods_ready, None);
     }
 
     #[test]
@@ -533,5 +587,9 @@ mod tests {
         for name in WITHOUT_EFFECT.iter().chain(&OF_VALIDATION) {
             assert!(gates.set(name, true).is_err(), "{name} has an effect");
         }
+        let all: BTreeSet<&str> = feature_gates().collect();
+        assert_eq!(all.len(), feature_gates().count());
+        let all = all.into_iter().map(|name| (name.to_owned(), true)).collect();
+        set_feature_gates(&mut Configuration::default(), &all).unwrap();
     }
 }

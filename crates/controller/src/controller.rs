@@ -784,6 +784,11 @@ impl Controller {
         &mut self.engine
     }
 
+    /// Scheduling cycles so far: those that reserved quota for something, and those that did not.
+    pub fn attempts(&self) -> (u64, u64) {
+        (self.attempts.success, self.attempts.inadmissible)
+    }
+
     /// The configuration.
     pub fn configuration(&self) -> &Configuration {
         &self.config

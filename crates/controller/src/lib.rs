@@ -28,7 +28,9 @@ pub mod topology_request;
 mod ungate;
 
 pub use config::Configuration;
-pub use configuration_file::{ConfigurationError, FromFile, from_file, go_duration};
+pub use configuration_file::{
+    ConfigurationError, FromFile, feature_gates, framework, from_file, go_duration, set_feature_gates,
+};
 pub use controller::Controller;
 pub use io::{
     Change, Effects, EventRecord, EventType, Note, Operation, Write, WriteError, WriteId, WriteOutcome, field_manager,

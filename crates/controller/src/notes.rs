@@ -249,9 +249,26 @@ fn written(entry: &Entry) -> Option<String> {
 /// The last flavor tried that is short of something, with numbers.
 fn short_of(explanation: &Explanation) -> Option<String> {
     let tried = explanation.pod_sets.iter().flat_map(|p| &p.flavors).filter(|f| f.mismatch.is_none());
-    tried
-        .filter_map(|f| f.resources.iter().find(|r| r.limit != ResourceLimit::None).map(|r| shortage(f, r)))
-        .next_back()
+    tried.filter_map(shortages).next_back()
+}
+
+/// What a flavor has too little of.
+fn shortages(flavor: &FlavorExplanation) -> Option<String> {
+    let short: Vec<&ResourceExplanation> = flavor.resources.iter().filter(|r| r.limit != ResourceLimit::None).collect();
+    let waits = short.iter().all(|r| matches!(r.limit, ResourceLimit::Quota { .. }));
+    let [first, _, ..] = short.as_slice() else { return short.first().map(|r| shortage(flavor, r)) };
+    if !waits {
+        return Some(shortage(flavor, first));
+    }
+    // Accelerators first: they are what such a job is about.
+    let (accelerators, others): (Vec<_>, Vec<_>) = short.into_iter().partition(|r| r.resource.contains('/'));
+    let show = |r: &ResourceExplanation| {
+        let name = &r.resource;
+        format!("{} {name} ({} free)", r.needed.display(name), r.available.display(name))
+    };
+    let all: Vec<String> = accelerators.into_iter().chain(others).map(show).collect();
+    let (last, rest) = all.split_last()?;
+    Some(format!("needs {} and {last} of flavor {}", rest.join(", "), flavor.flavor))
 }
 
 fn shortage(flavor: &FlavorExplanation, resource: &ResourceExplanation) -> String {

@@ -7,8 +7,9 @@ use slicegate_controller::WriteError;
 
 use crate::url;
 
-const JSON: &str = "application/json";
+pub(crate) const JSON: &str = "application/json";
 const JSON_PATCH: &str = "application/json-patch+json";
+const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 const APPLY_PATCH: &str = "application/apply-patch+yaml";
 
 /// A request, before it is sent.
@@ -18,16 +19,28 @@ pub(crate) struct Call {
     pub(crate) path: String,
     pub(crate) content_type: &'static str,
     pub(crate) body: Value,
+    pub(crate) accept: &'static str,
 }
 
 impl Call {
+    /// Asks for what is at a path.
+    pub(crate) const fn get(path: String) -> Self {
+        Self { method: Method::GET, path, content_type: JSON, body: Value::Null, accept: JSON }
+    }
+
+    /// Asks for the metadata of an object alone.
+    pub(crate) const fn get_metadata(path: String) -> Self {
+        Self { method: Method::GET, path, content_type: JSON, body: Value::Null, accept: METADATA }
+    }
+
     pub(crate) fn request(&self) -> Result<Request<Vec<u8>>, String> {
-        let body = serde_json::to_vec(&self.body).map_err(|e| e.to_string())?;
+        let body =
+            if self.body.is_null() { Vec::new() } else { serde_json::to_vec(&self.body).map_err(|e| e.to_string())? };
         Request::builder()
             .method(self.method.clone())
             .uri(&self.path)
             .header(http::header::CONTENT_TYPE, self.content_type)
-            .header(http::header::ACCEPT, JSON)
+            .header(http::header::ACCEPT, self.accept)
             .body(body)
             .map_err(|e| e.to_string())
     }
@@ -59,6 +72,7 @@ pub(crate) fn create(object: &Object, manager: &str) -> Result<Call, WriteError>
         path: format!("{collection}?fieldManager={}", url::encoded(manager)),
         content_type: JSON,
         body,
+        accept: JSON,
     })
 }
 
@@ -68,7 +82,7 @@ pub(crate) fn delete(object: &ObjectRef, uid: &str) -> Call {
     if !uid.is_empty() {
         body["preconditions"] = json!({"uid": uid});
     }
-    Call { method: Method::DELETE, path: url::object(object), content_type: JSON, body }
+    Call { method: Method::DELETE, path: url::object(object), content_type: JSON, body, accept: JSON }
 }
 
 /// What changes between two states of an object, step by step, on the condition that the API server still has the first: lists
@@ -110,7 +124,8 @@ pub(crate) fn difference(
         return None;
     }
     let version = old.metadata().resource_version.as_deref().unwrap_or_default();
-    let mut body = vec![json!({"op": "test", "path": "/metadata/resourceVersion", "value": version})];
+    // Not a test: a version that does not hold any more is a conflict then, and not an invalid request.
+    let mut body = vec![json!({"op": "replace", "path": "/metadata/resourceVersion", "value": version})];
     if let Ok(Value::Array(changes)) = serde_json::to_value(changes) {
         body.extend(changes);
     }
@@ -120,6 +135,7 @@ pub(crate) fn difference(
         path: format!("{}{subresource}?fieldManager={}", url::object(reference), url::encoded(manager)),
         content_type: JSON_PATCH,
         body: body.into(),
+        accept: JSON,
     })
 }
 
@@ -139,6 +155,7 @@ pub(crate) fn apply_status(reference: &ObjectRef, uid: &str, version: &str, stat
             "metadata": metadata,
             "status": status,
         }),
+        accept: JSON,
     }
 }
 
@@ -179,7 +196,7 @@ mod tests {
         assert_eq!(call.content_type, "application/json-patch+json");
         let ops: Vec<String> =
             call.body.as_array().unwrap().iter().map(|o| format!("{} {}", o["op"], o["path"])).collect();
-        assert_eq!(ops[0], "\"test\" \"/metadata/resourceVersion\"");
+        assert_eq!(ops[0], "\"replace\" \"/metadata/resourceVersion\"");
         assert_eq!(call.body[0]["value"], "7", "the version that the change is made to");
         assert!(ops.contains(&"\"replace\" \"/spec/suspend\"".to_owned()), "{ops:?}");
         assert!(ops.contains(&"\"add\" \"/metadata/annotations\"".to_owned()), "{ops:?}");

@@ -12,7 +12,7 @@ use slicegate_api::{Kind, Object};
 use slicegate_controller::{EventRecord, EventType};
 use tokio::sync::Notify;
 
-use crate::call::Call;
+use crate::call::{self, Call};
 use crate::lease::now_micros;
 
 /// The most Events that wait to be sent; of more the oldest are lost.
@@ -83,8 +83,9 @@ async fn send(client: &Client, event: Value, timeout: Duration) {
     let call = Call {
         method: Method::POST,
         path: format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events"),
-        content_type: "application/json",
+        content_type: call::JSON,
         body: event,
+        accept: call::JSON,
     };
     let Ok(request) = call.request() else { return };
     match tokio::time::timeout(timeout, client.request::<Value>(request)).await {

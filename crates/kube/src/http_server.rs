@@ -1,9 +1,10 @@
 //! Small HTTP servers: health, metrics, webhooks.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::{Bytes, Incoming};
@@ -11,10 +12,14 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 /// The longest request that is read.
 const LONGEST_BODY: usize = 16 << 20;
+
+/// How long a TLS handshake may take.
+const HANDSHAKE: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// A request with its body.
 #[derive(Debug)]
@@ -39,17 +44,23 @@ impl Answer {
 }
 
 /// Answers requests.
-pub(crate) type Handler = Arc<dyn Fn(Asked) -> Answer + Send + Sync>;
+pub(crate) type Handler = Arc<dyn Fn(Asked) -> BoxFuture<'static, Answer> + Send + Sync>;
 
-/// Listens. Port 0 takes any that is free.
+/// Listens. Port 0 takes any that is free. All of a machine's addresses are those of version 4 alone where there is no version 6.
 pub(crate) async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), std::io::Error> {
-    let listener = TcpListener::bind(address).await?;
+    let all = address.is_ipv6() && address.ip().is_unspecified();
+    let listener = match TcpListener::bind(address).await {
+        Err(error) if all && error.kind() != std::io::ErrorKind::AddrInUse => {
+            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await?
+        }
+        bound => bound?,
+    };
     let local = listener.local_addr()?;
     Ok((listener, local))
 }
 
-/// Serves until the task is aborted; with TLS if there is an acceptor.
-pub(crate) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, handler: Handler) {
+/// Serves until the task is aborted; with TLS if there is an acceptor, which may change.
+pub(crate) async fn serve(listener: TcpListener, tls: Option<watch::Receiver<TlsAcceptor>>, handler: Handler) {
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
@@ -60,13 +71,15 @@ pub(crate) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, handl
                 continue;
             }
         };
-        let (tls, handler) = (tls.clone(), handler.clone());
+        let tls = tls.as_ref().map(|tls| tls.borrow().clone());
+        let handler = handler.clone();
         tokio::spawn(async move {
             match tls {
                 None => connection(stream, handler).await,
-                Some(tls) => match tls.accept(stream).await {
-                    Ok(stream) => connection(stream, handler).await,
-                    Err(error) => tracing::debug!(%error, "a TLS handshake failed"),
+                Some(tls) => match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
+                    Ok(Ok(stream)) => connection(stream, handler).await,
+                    Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
+                    Err(_) => tracing::debug!("a TLS handshake took too long"),
                 },
             }
         });
@@ -91,7 +104,7 @@ async fn answer(request: Request<Incoming>, handler: &Handler) -> Response<Full<
     let answer = match Limited::new(body, LONGEST_BODY).collect().await {
         Ok(body) => {
             let asked = Asked { method: parts.method, path: parts.uri.path().to_owned(), body: body.to_bytes() };
-            handler(asked)
+            handler(asked).await
         }
         Err(error) => Answer::text(StatusCode::BAD_REQUEST, format!("the request cannot be read: {error}\n")),
     };

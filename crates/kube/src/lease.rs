@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::call::Call;
+use crate::call::{self, Call};
+use crate::connect::reason;
 
 /// How a leader is elected.
 #[derive(Clone, PartialEq, Debug)]
@@ -121,7 +122,7 @@ pub(crate) fn now_micros() -> i64 {
 }
 
 async fn request(client: &Client, method: Method, path: String, body: Value) -> Result<Value, kube::Error> {
-    let call = Call { method, path, content_type: "application/json", body };
+    let call = Call { method, path, content_type: call::JSON, body, accept: call::JSON };
     let request = call.request().map_err(|e| kube::Error::Service(e.into()))?;
     client.request(request).await
 }
@@ -145,7 +146,7 @@ pub(crate) async fn campaign(client: Client, options: LeaseOptions, leads: watch
             }
             Ok(Ok(false)) => until = lost(until, &options, "somebody else holds the Lease"),
             Ok(Err(error)) => {
-                tracing::warn!(%error, "the Lease could not be written");
+                tracing::warn!(error = reason(&error), "the Lease could not be renewed or taken");
                 until = until.filter(|t| *t > Instant::now());
             }
             Err(_) => until = until.filter(|t| *t > Instant::now()),

@@ -7,10 +7,13 @@
 mod cache;
 mod call;
 mod certificates;
+mod connect;
 mod conversion;
 mod events;
+mod failpoint;
 mod health;
 mod http_server;
+mod kinds;
 mod lease;
 mod metrics;
 mod ownership;
@@ -23,8 +26,9 @@ mod watch;
 
 /// The client type that everything here works with.
 pub use ::kube::Client;
-pub use certificates::{CertificateError, Certificates};
+pub use certificates::{CertificateError, CertificateSecret, Certificates, SecretError};
+pub use connect::{ConnectError, connect};
 pub use health::Health;
 pub use lease::LeaseOptions;
-pub use run::{Options, run};
-pub use serve::{ServeError, Servers, Serving, WebhookServing, serve};
+pub use run::{Options, RunError, run};
+pub use serve::{CertificateSource, ServeError, Servers, Serving, WebhookServing, serve};

@@ -1,6 +1,7 @@
 //! Performing writes.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::{Client, Error};
@@ -9,6 +10,9 @@ use slicegate_api::{Kind, Object, ObjectRef};
 use slicegate_controller::{Operation, Write, WriteError};
 
 use crate::call::{self, Call, Part};
+use crate::connect::root_cause;
+use crate::failpoint::Failpoint;
+use crate::health::Health;
 use crate::{ownership, url};
 
 /// What is known when a write is made.
@@ -20,15 +24,23 @@ pub(crate) struct Seen {
     pub(crate) provisioning: BTreeSet<String>,
 }
 
+/// Whoever sends requests for objects.
+#[derive(Clone)]
+pub(crate) struct Caller {
+    pub(crate) client: Client,
+    pub(crate) health: Health,
+    pub(crate) failpoint: Arc<Failpoint>,
+}
+
 /// Makes a write. The object as it is then; `None` if it is gone.
 pub(crate) async fn perform(
-    client: &Client,
+    api: &Caller,
     write: &Write,
     seen: &Seen,
     timeout: Duration,
 ) -> Result<Option<Object>, WriteError> {
     let reference = write.operation.object();
-    match tokio::time::timeout(timeout, attempt(client, write, seen)).await {
+    match tokio::time::timeout(timeout, attempt(api, write, seen)).await {
         Ok(result) => result,
         Err(_) => Err(WriteError::Unavailable {
             object: reference,
@@ -37,11 +49,11 @@ pub(crate) async fn perform(
     }
 }
 
-async fn attempt(client: &Client, write: &Write, seen: &Seen) -> Result<Option<Object>, WriteError> {
+async fn attempt(api: &Caller, write: &Write, seen: &Seen) -> Result<Option<Object>, WriteError> {
     let reference = write.operation.object();
     match &write.operation {
-        Operation::Create(object) => send(client, &reference, &call::create(object, write.manager)?).await.map(Some),
-        Operation::Delete { uid, .. } => match request(client, &reference, &call::delete(&reference, uid)).await {
+        Operation::Create(object) => send(api, &reference, &call::create(object, write.manager)?).await.map(Some),
+        Operation::Delete { uid, .. } => match request(api, &reference, &call::delete(&reference, uid)).await {
             // An object that went at once is answered with a word of success.
             Ok(value) if value["kind"] == "Status" => Ok(None),
             Ok(value) => {
@@ -55,18 +67,18 @@ async fn attempt(client: &Client, write: &Write, seen: &Seen) -> Result<Option<O
         Operation::Update(new) => {
             let old = base(seen, new)?;
             match call::patch(old, new, Part::Rest, write.manager)? {
-                Some(call) => patched(client, old, &call).await.map(Some),
+                Some(call) => patched(api, old, &call).await.map(Some),
                 None => Ok(Some(old.clone())),
             }
         }
         Operation::UpdateStatus(new) if reference.kind == Kind::Workload => {
             let old = base(seen, new)?;
-            workload_status(client, old, new, write.manager, &seen.provisioning).await.map(Some)
+            workload_status(api, old, new, write.manager, &seen.provisioning).await.map(Some)
         }
         Operation::UpdateStatus(new) => {
             let old = base(seen, new)?;
             match call::patch(old, new, Part::Status, write.manager)? {
-                Some(call) => patched(client, old, &call).await.map(Some),
+                Some(call) => patched(api, old, &call).await.map(Some),
                 None => Ok(Some(old.clone())),
             }
         }
@@ -83,14 +95,18 @@ fn base<'a>(seen: &'a Seen, new: &Object) -> Result<&'a Object, WriteError> {
     Ok(old)
 }
 
+/// The status of a Workload.
 fn status_of(object: &Object) -> Result<Value, WriteError> {
-    let value = object.to_json().map_err(|e| WriteError::Invalid { object: object.reference(), why: e.to_string() })?;
-    Ok(value.get("status").cloned().unwrap_or_else(|| Value::Object(serde_json::Map::new())))
+    match object {
+        Object::Workload(workload) => serde_json::to_value(&workload.status)
+            .map_err(|e| WriteError::Invalid { object: object.reference(), why: e.to_string() }),
+        _ => Ok(Value::Object(serde_json::Map::new())),
+    }
 }
 
 /// Applies the parts of a Workload's status that change, each under the name of its owner.
 async fn workload_status(
-    client: &Client,
+    api: &Caller,
     old: &Object,
     new: &Object,
     writer: &'static str,
@@ -103,7 +119,7 @@ async fn workload_status(
         let part = ownership::part(manager, &after, provisioning);
         let version = now.metadata().resource_version.clone().unwrap_or_default();
         let call = call::apply_status(&reference, new.uid(), &version, &part, manager);
-        now = send(client, &reference, &call).await?;
+        now = send(api, &reference, &call).await?;
     }
     // What somebody else owns too does not go when one of the owners lets go of it.
     let left = status_of(&now)?;
@@ -112,7 +128,7 @@ async fn workload_status(
     }
     let whole = |status: &Value| serde_json::json!({ "status": status });
     match call::difference(&reference, &now, &whole(&left), &whole(&in_order(&after, &left)), Part::Status, writer) {
-        Some(call) => patched(client, &now, &call).await,
+        Some(call) => patched(api, &now, &call).await,
         None => Ok(now),
     }
 }
@@ -155,12 +171,12 @@ fn in_order(status: &Value, like: &Value) -> Value {
 }
 
 /// Sends a patch that holds for one version only.
-async fn patched(client: &Client, old: &Object, call: &Call) -> Result<Object, WriteError> {
+async fn patched(api: &Caller, old: &Object, call: &Call) -> Result<Object, WriteError> {
     let reference = old.reference();
-    match send(client, &reference, call).await {
+    match send(api, &reference, call).await {
         // A patch that cannot be made to what is there now, or a refusal of what it leads to: only a look can tell.
         Err(WriteError::Invalid { object, why }) => {
-            let now = read(client, &reference).await?;
+            let now = read(api, &reference).await?;
             if now.metadata().resource_version == old.metadata().resource_version {
                 Err(WriteError::Invalid { object, why })
             } else {
@@ -171,24 +187,30 @@ async fn patched(client: &Client, old: &Object, call: &Call) -> Result<Object, W
     }
 }
 
-async fn read(client: &Client, reference: &ObjectRef) -> Result<Object, WriteError> {
-    let call = Call {
-        method: http::Method::GET,
-        path: url::object(reference),
-        content_type: "application/json",
-        body: Value::Null,
-    };
-    send(client, reference, &call).await
+pub(crate) async fn read(api: &Caller, reference: &ObjectRef) -> Result<Object, WriteError> {
+    send(api, reference, &Call::get(url::object(reference))).await
 }
 
-async fn request(client: &Client, reference: &ObjectRef, call: &Call) -> Result<Value, WriteError> {
+async fn request(api: &Caller, reference: &ObjectRef, call: &Call) -> Result<Value, WriteError> {
     let invalid = |why: String| WriteError::Invalid { object: reference.clone(), why };
     let request = call.request().map_err(invalid)?;
-    client.request(request).await.map_err(|e| error(reference, e))
+    let changes = call.method != http::Method::GET;
+    let number = if changes { api.failpoint.begin() } else { 0 };
+    let result = api.client.request(request).await;
+    if changes {
+        api.failpoint.end(number);
+    }
+    let code = match &result {
+        Ok(_) => 200,
+        Err(Error::Api(status)) => status.code,
+        Err(_) => 0,
+    };
+    api.health.count_request(call.method.as_str(), code);
+    result.map_err(|e| error(reference, e))
 }
 
-async fn send(client: &Client, reference: &ObjectRef, call: &Call) -> Result<Object, WriteError> {
-    let value = request(client, reference, call).await?;
+async fn send(api: &Caller, reference: &ObjectRef, call: &Call) -> Result<Object, WriteError> {
+    let value = request(api, reference, call).await?;
     object(reference.kind, value).map_err(|why| unreadable(reference, why))
 }
 
@@ -202,7 +224,35 @@ pub(crate) fn object(kind: Kind, mut value: Value) -> Result<Object, String> {
     if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
     }
-    kind.read(value).map_err(|e| e.to_string())
+    kind.read(pruned(kind, value)).map_err(|e| e.to_string())
+}
+
+/// An object without what nothing looks at and nothing writes: a pod tells at length what its containers do.
+pub(crate) fn pruned(kind: Kind, mut value: Value) -> Value {
+    const OF_POD: [&str; 2] = ["volumes", "imagePullSecrets"];
+    const OF_CONTAINER: [&str; 9] = [
+        "args",
+        "command",
+        "env",
+        "envFrom",
+        "lifecycle",
+        "livenessProbe",
+        "readinessProbe",
+        "startupProbe",
+        "volumeMounts",
+    ];
+    if kind == Kind::Pod
+        && let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut)
+    {
+        spec.retain(|field, _| !OF_POD.contains(&field.as_str()));
+        for list in ["containers", "initContainers"] {
+            let containers = spec.get_mut(list).and_then(Value::as_array_mut);
+            for container in containers.into_iter().flatten().filter_map(Value::as_object_mut) {
+                container.retain(|field, _| !OF_CONTAINER.contains(&field.as_str()));
+            }
+        }
+    }
+    value
 }
 
 fn error(reference: &ObjectRef, error: Error) -> WriteError {
@@ -215,6 +265,6 @@ fn error(reference: &ObjectRef, error: Error) -> WriteError {
             (408 | 429 | 500.., _) => WriteError::Unavailable { object, why: status.message },
             _ => WriteError::Invalid { object, why: status.message },
         },
-        error => WriteError::Unavailable { object, why: error.to_string() },
+        error => WriteError::Unavailable { object, why: root_cause(&error) },
     }
 }

@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use kube::Client;
 use slicegate_api::{Kind, Object, ObjectRef, kueue};
-use slicegate_controller::{Configuration, Controller, Effects, Write, WriteError, WriteId, WriteOutcome, keys};
+use slicegate_controller::metrics::{Metrics, MetricsOptions};
+use slicegate_controller::{
+    Change, Configuration, Controller, Effects, Write, WriteError, WriteId, WriteOutcome, keys,
+};
 use slicegate_workload::Timestamp;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
@@ -15,24 +18,28 @@ use tokio::time::Instant;
 
 use crate::cache::Cache;
 use crate::events::Sink;
-use crate::health::Health;
+use crate::failpoint::Failpoint;
+use crate::health::{Health, Scrape};
+use crate::kinds;
 use crate::lease::{self, Leads, LeaseOptions, now_micros};
 use crate::pace::Pace;
-use crate::perform::{self, Seen as Base};
+use crate::perform::{self, Caller, Seen as Base};
 use crate::watch::{self as watches, Seen};
 
-/// Objects that nothing is decided about.
-const UNWATCHED: [Kind; 4] = [Kind::ConfigMap, Kind::Pod, Kind::Secret, Kind::Slice];
 /// How many sightings are taken in before the controller is asked what follows.
 const MOST_AT_ONCE: usize = 4_096;
 /// How long Events may still be sent at the end.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// A write that has less time than this before another may lead is not begun.
+const LEAST_TIME: Duration = Duration::from_millis(100);
 
 /// How the controller runs.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// What is decided and how.
     pub configuration: Configuration,
+    /// Which metrics there are; the role of the replica is filled in.
+    pub metrics: MetricsOptions,
     /// Leader election; `None`: this is the only one.
     pub lease: Option<LeaseOptions>,
     /// Who this is, in Events.
@@ -51,6 +58,10 @@ impl Options {
     /// The defaults of Kueue.
     pub fn new(configuration: Configuration, identity: String) -> Self {
         Self {
+            metrics: MetricsOptions {
+                wait_for_pods_ready: configuration.engine.wait_for_pods_ready.is_some(),
+                ..MetricsOptions::default()
+            },
             configuration,
             lease: None,
             identity,
@@ -62,19 +73,35 @@ impl Options {
     }
 }
 
-/// The kinds that are watched from the start.
-fn kinds() -> Vec<Kind> {
-    Kind::ALL.iter().copied().filter(|k| !UNWATCHED.contains(k)).collect()
+/// Why the controller cannot run (any longer).
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The environment asks for something that is not understood.
+    #[error("{0}")]
+    Failpoint(String),
+    /// The part that takes part in the election ended.
+    #[error("leader election ended unexpectedly")]
+    Election,
 }
 
 /// Runs until `shutdown` is ready. What was begun is brought to an end then, and the Lease given back.
-pub async fn run(client: Client, options: Options, health: Health, shutdown: impl Future<Output = ()>) {
+///
+/// # Errors
+/// If it cannot run, or not any longer.
+pub async fn run(
+    client: Client,
+    options: Options,
+    health: Health,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), RunError> {
     tokio::pin!(shutdown);
+    let failpoint = Failpoint::from_environment().map_err(RunError::Failpoint)?;
     let (tell, mut leads) = watch::channel::<Leads>(None);
     let campaign = options.lease.clone().map(|lease| tokio::spawn(lease::campaign(client.clone(), lease, tell)));
-    let mut driver = Driver::new(client, options, health);
-    driver.watch_all();
+    let mut driver = Driver::new(client, options, health, failpoint);
+    driver.watch_needed();
     let mut led = campaign.is_none();
+    let mut result = Ok(());
     loop {
         let leading: Leads = if campaign.is_some() { *leads.borrow_and_update() } else { Some(far_away()) };
         let now_leads = leading.is_some_and(|until| until > Instant::now());
@@ -91,7 +118,10 @@ pub async fn run(client: Client, options: Options, health: Health, shutdown: imp
         tokio::select! {
             () = &mut shutdown => break,
             () = driver.turn() => {}
-            changed = leads.changed(), if campaign.is_some() => if changed.is_err() { break },
+            changed = leads.changed(), if campaign.is_some() => if changed.is_err() {
+                result = Err(RunError::Election);
+                break;
+            },
             () = at(leading), if campaign.is_some() && led => {}
         }
     }
@@ -100,6 +130,7 @@ pub async fn run(client: Client, options: Options, health: Health, shutdown: imp
     if let Some(campaign) = campaign {
         let _ = campaign.await;
     }
+    result
 }
 
 /// A time that does not come.
@@ -114,6 +145,13 @@ async fn at(time: Option<Instant>) {
     }
 }
 
+async fn next(scrapes: Option<&mut mpsc::Receiver<Scrape>>) -> Option<Scrape> {
+    match scrapes {
+        Some(scrapes) => scrapes.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// The wall clock, as the controller counts time.
 fn now() -> Timestamp {
     Timestamp::from_micros(now_micros())
@@ -123,17 +161,19 @@ fn now() -> Timestamp {
 type Done = (WriteId, ObjectRef, Result<Option<Object>, WriteError>);
 
 struct Driver {
-    client: Client,
+    caller: Caller,
     options: Options,
     health: Health,
     controller: Controller,
+    metrics: Metrics,
     cache: Cache,
     events: Sink,
     pace: Arc<Option<Pace>>,
     permits: Arc<Semaphore>,
     seen_from: mpsc::Sender<Seen>,
     seen: mpsc::Receiver<Seen>,
-    tasks: Vec<JoinHandle<()>>,
+    scrapes: Option<mpsc::Receiver<Scrape>>,
+    watches: BTreeMap<Kind, JoinHandle<()>>,
     /// Until when this process may write; `None`: it may not.
     leading: Leads,
     /// Until when it may write, as writes that wait for their turn see it.
@@ -142,52 +182,66 @@ struct Driver {
     /// Writes of an object of which one is on its way.
     waiting: BTreeMap<ObjectRef, VecDeque<Write>>,
     wake_at: Option<Timestamp>,
-    was_synced: bool,
+    /// Whether the controller was told everything.
+    told: bool,
 }
 
 impl Driver {
-    fn new(client: Client, options: Options, health: Health) -> Self {
+    fn new(client: Client, options: Options, health: Health, failpoint: Failpoint) -> Self {
         let (seen_from, seen) = mpsc::channel(MOST_AT_ONCE);
         Self {
             controller: Controller::new(options.configuration.clone()),
+            metrics: Metrics::default(),
             cache: Cache::default(),
             events: Sink::start(client.clone(), options.identity.clone(), options.write_timeout),
             pace: Arc::new(Pace::new(options.qps, options.burst)),
             permits: Arc::new(Semaphore::new(options.concurrency.max(1))),
             seen_from,
             seen,
-            tasks: Vec::new(),
+            scrapes: health.scrapes(),
+            watches: BTreeMap::new(),
             leading: None,
             allowed: watch::channel(None).0,
             writes: JoinSet::new(),
             waiting: BTreeMap::new(),
             wake_at: None,
-            was_synced: false,
-            client,
+            told: false,
+            caller: Caller { client, health: health.clone(), failpoint: Arc::new(failpoint) },
             options,
             health,
         }
     }
 
-    fn watch_all(&mut self) {
-        for kind in kinds() {
-            self.tasks.push(watches::start(self.client.clone(), kind, self.seen_from.clone()));
+    fn needed(&self) -> BTreeSet<Kind> {
+        kinds::needed(&self.options.configuration.frameworks, self.cache.wanted())
+    }
+
+    /// Starts to watch what matters and is not watched yet, jobs once Workloads are listed.
+    fn watch_needed(&mut self) {
+        for kind in self.needed() {
+            let may = kinds::waits_for(kind).is_none_or(|first| self.cache.is_synced(first));
+            if may && !self.watches.contains_key(&kind) {
+                let task = watches::start(self.caller.client.clone(), kind, self.seen_from.clone());
+                self.watches.insert(kind, task);
+            }
+        }
+    }
+
+    fn stop_watching(&mut self) {
+        for task in std::mem::take(&mut self.watches).into_values() {
+            task.abort();
         }
     }
 
     /// Forgets everything and looks at the cluster afresh.
     fn start_over(&mut self) {
         self.stop_deciding();
-        for task in self.tasks.drain(..) {
-            task.abort();
-        }
+        self.stop_watching();
         let (seen_from, seen) = mpsc::channel(MOST_AT_ONCE);
         (self.seen_from, self.seen) = (seen_from, seen);
         self.cache = Cache::default();
-        self.was_synced = false;
         self.health.set_synced(false);
-        self.controller = Controller::new(self.options.configuration.clone());
-        self.watch_all();
+        self.watch_needed();
     }
 
     /// No more writes; those on their way are not waited for.
@@ -199,15 +253,16 @@ impl Driver {
         self.wake_at = None;
         // The controller has writes on its way that nobody will tell it of.
         self.controller = Controller::new(self.options.configuration.clone());
-        self.was_synced = false;
+        self.told = false;
     }
 
     fn is_synced(&self) -> bool {
-        kinds().iter().all(|kind| self.cache.is_synced(*kind))
+        self.needed().iter().all(|kind| self.cache.is_synced(*kind))
     }
 
     /// Decides, if it is time to, and sends off what follows.
     fn step(&mut self) {
+        self.watch_needed();
         let synced = self.is_synced();
         self.health.set_synced(synced);
         self.health.set_leading(self.leading.is_some());
@@ -215,19 +270,60 @@ impl Driver {
         if !synced || self.leading.is_none() {
             return;
         }
-        if !std::mem::replace(&mut self.was_synced, true) {
-            // It is told everything at once, so that it decides nothing on a part.
-            self.controller = Controller::new(self.options.configuration.clone());
-            let time = now();
-            for kind in kinds() {
-                for object in self.cache.of_kind(kind) {
-                    self.controller.observe(time, slicegate_controller::Change::Applied(object.clone()));
-                }
-            }
-            tracing::info!("all objects are known; deciding");
+        if !std::mem::replace(&mut self.told, true) {
+            self.tell_all();
         }
+        let before = self.controller.attempts();
+        let began = Instant::now();
         let effects = self.controller.reconcile(now());
+        self.record_attempts(before, began.elapsed());
         self.send_off(effects);
+    }
+
+    /// Tells the controller everything at once, so that it decides nothing on a part.
+    fn tell_all(&mut self) {
+        self.controller = Controller::new(self.options.configuration.clone());
+        self.metrics = Metrics::new(self.metrics_options());
+        let time = now();
+        let mut count = 0_usize;
+        for object in self.cache.all() {
+            let change = Change::Applied(object.clone());
+            self.metrics.observe(time, &change);
+            self.controller.observe(time, change);
+            count += 1;
+        }
+        tracing::info!(objects = count, "all objects are known; deciding");
+    }
+
+    fn metrics_options(&self) -> MetricsOptions {
+        let role = match (&self.options.lease, self.leading) {
+            (None, _) => "standalone",
+            (Some(_), Some(_)) => "leader",
+            (Some(_), None) => "follower",
+        };
+        MetricsOptions { replica_role: role.into(), ..self.options.metrics.clone() }
+    }
+
+    /// Scheduling cycles that ran at once share the time that they took.
+    fn record_attempts(&mut self, before: (u64, u64), took: Duration) {
+        let after = self.controller.attempts();
+        let success = after.0.saturating_sub(before.0);
+        let inadmissible = after.1.saturating_sub(before.1);
+        let all = u32::try_from(success.saturating_add(inadmissible)).unwrap_or(u32::MAX);
+        let each = took.checked_div(all).unwrap_or_default().as_secs_f64();
+        (0..success).for_each(|_| self.metrics.record_attempt(true, each));
+        (0..inadmissible).for_each(|_| self.metrics.record_attempt(false, each));
+    }
+
+    fn scrape(&mut self, tell: Scrape) {
+        let time = now();
+        if !self.told {
+            self.metrics = Metrics::new(self.metrics_options());
+        }
+        let controller = self.told.then_some(&self.controller);
+        let text = self.metrics.gather(time, controller).prometheus(time);
+        // Whoever asked may have gone.
+        let _ = tell.send(text);
     }
 
     fn send_off(&mut self, effects: Effects) {
@@ -236,6 +332,9 @@ impl Driver {
         }
         for note in &effects.notes {
             tracing::info!(workload = %note.workload, "{}", note.text);
+            for detail in &note.details {
+                tracing::debug!(workload = %note.workload, "{detail}");
+            }
         }
         for write in effects.writes {
             let object = write.operation.object();
@@ -255,7 +354,7 @@ impl Driver {
             object: self.cache.get(&object).cloned(),
             provisioning: if object.kind == Kind::Workload { self.provisioning_checks() } else { BTreeSet::new() },
         };
-        let (client, permits, pace) = (self.client.clone(), self.permits.clone(), self.pace.clone());
+        let (caller, permits, pace) = (self.caller.clone(), self.permits.clone(), self.pace.clone());
         let timeout = self.options.write_timeout;
         let allowed = self.allowed.subscribe();
         self.writes.spawn(async move {
@@ -263,13 +362,14 @@ impl Driver {
             if let Some(pace) = pace.as_ref() {
                 pace.wait().await;
             }
-            let until = *allowed.borrow();
             // Whatever is sent must have arrived before another can lead.
-            let may = until.is_some_and(|until| until > Instant::now() + timeout.min(Duration::from_secs(1)));
-            let result = if may {
-                perform::perform(&client, &write, &base, timeout).await
-            } else {
-                Err(WriteError::Unavailable { object: object.clone(), why: "this process does not lead".to_owned() })
+            let left = allowed.borrow().map(|until| until.saturating_duration_since(Instant::now()));
+            let result = match left.filter(|left| *left > LEAST_TIME) {
+                Some(left) => perform::perform(&caller, &write, &base, timeout.min(left)).await,
+                None => Err(WriteError::Unavailable {
+                    object: object.clone(),
+                    why: "this process does not lead".to_owned(),
+                }),
             };
             (write.id, object, result)
         });
@@ -287,7 +387,7 @@ impl Driver {
 
     /// Waits for something to happen and takes it in.
     async fn turn(&mut self) {
-        let wake = self.wake_at.filter(|_| self.was_synced).map(|wake| {
+        let wake = self.wake_at.filter(|_| self.told).map(|wake| {
             let micros = u64::try_from(wake.micros_since(now()).max(0)).unwrap_or(0);
             Instant::now() + Duration::from_micros(micros)
         });
@@ -307,17 +407,45 @@ impl Driver {
                     self.done(done);
                 }
             }
+            Some(tell) = next(self.scrapes.as_mut()) => self.scrape(tell),
             () = at(wake) => {}
         }
     }
 
     fn take(&mut self, seen: Seen) {
         let time = now();
-        for change in self.cache.take(seen) {
-            if self.was_synced {
-                self.controller.observe(time, change);
-            }
+        let news = self.cache.take(seen);
+        for change in news.changes.into_iter().filter(|_| self.told) {
+            self.metrics.observe(time, &change);
+            self.controller.observe(time, change);
         }
+        for reference in news.unsure {
+            self.look_for(reference);
+        }
+    }
+
+    /// Looks whether an object is still there that a list does not have.
+    fn look_for(&self, reference: ObjectRef) {
+        let version = self.cache.get(&reference).and_then(|o| o.metadata().resource_version.as_deref()?.parse().ok());
+        let (caller, to) = (self.caller.clone(), self.seen_from.clone());
+        tokio::spawn(async move {
+            loop {
+                let seen = match perform::read(&caller, &reference).await {
+                    Ok(object) => Seen::Applied(object),
+                    Err(WriteError::NotFound(_)) => Seen::Missing(reference, version),
+                    Err(error) => {
+                        tracing::debug!(%error, "looking again");
+                        tokio::time::sleep(Duration::from_secs(1)).await;
+                        if to.is_closed() {
+                            return;
+                        }
+                        continue;
+                    }
+                };
+                let _ = to.send(seen).await;
+                return;
+            }
+        });
     }
 
     fn done(&mut self, done: Result<Done, tokio::task::JoinError>) {
@@ -338,8 +466,7 @@ impl Driver {
             }
             Err(error) => tracing::warn!(%error, "a write failed"),
         }
-        self.health.count_write(result.is_ok());
-        if self.was_synced {
+        if self.told {
             self.controller.complete(now(), WriteOutcome { id, result });
         }
         let next = self.waiting.get_mut(&object).and_then(VecDeque::pop_front);
@@ -351,9 +478,7 @@ impl Driver {
 
     /// Lets the writes that are on their way come to an end.
     async fn finish(mut self) {
-        for task in self.tasks.drain(..) {
-            task.abort();
-        }
+        self.stop_watching();
         self.waiting.clear();
         let last = Instant::now() + self.options.write_timeout;
         while !self.writes.is_empty() {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use slicegate_api::Object;
+use slicegate_api::configuration::Configuration;
 use slicegate_api::nodepool::NodePool;
 use slicegate_api::scenario::Scenario;
 
@@ -18,7 +19,7 @@ use crate::{json, yaml};
 #[derive(Clone, PartialEq, Debug)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "there are few scenarios and node pools, and a box is in the way of matching"
+    reason = "there are few of those that are not objects, and a box is in the way of matching"
 )]
 pub enum Body {
     /// An object of the API, in the version in which it is held.
@@ -27,6 +28,8 @@ pub enum Body {
     NodePool(NodePool),
     /// What happens in a simulation.
     Scenario(Scenario),
+    /// Kueue's configuration file.
+    Configuration(Configuration),
 }
 
 /// An object and where it is written.
@@ -58,6 +61,7 @@ impl Document {
             Body::Scenario(scenario) => {
                 format!("Scenario {}", scenario.metadata.name.as_deref().unwrap_or_default())
             }
+            Body::Configuration(_) => "Configuration".to_owned(),
         }
     }
 
@@ -133,7 +137,7 @@ impl Document {
     pub fn object(&self) -> Option<&Object> {
         match &self.body {
             Body::Object(object) => Some(object),
-            Body::NodePool(_) | Body::Scenario(_) => None,
+            Body::NodePool(_) | Body::Scenario(_) | Body::Configuration(_) => None,
         }
     }
 }

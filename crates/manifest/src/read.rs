@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 
 use serde::de::{DeserializeSeed, Deserializer};
 use serde_json::Value;
+use slicegate_api::configuration::{self, Configuration};
 use slicegate_api::nodepool::NodePool;
 use slicegate_api::scenario::{self, Scenario};
 use slicegate_api::{Kind, Object, kueue, v1beta1, validation};
@@ -44,6 +45,8 @@ enum Target {
     /// An object of Kueue's older version.
     Older(Kind),
     Scenario,
+    /// Kueue's configuration file, in this version.
+    Configuration(&'static str),
 }
 
 /// Why an object is not read.
@@ -60,6 +63,10 @@ fn target(api_version: &str, kind: &str) -> Result<Target, Unknown> {
         } else {
             Err(Unknown::Version(scenario::API_VERSION))
         };
+    }
+    if kind == "Configuration" && group(api_version) == configuration::GROUP {
+        let known = [configuration::V1BETA1, configuration::V1BETA2].into_iter().find(|known| *known == api_version);
+        return known.map(Target::Configuration).ok_or(Unknown::Version(configuration::V1BETA2));
     }
     let same_group = |k: &&Kind| k.as_str() == kind && group(k.api_version()) == group(api_version);
     match Kind::ALL.iter().find(same_group) {
@@ -238,7 +245,8 @@ impl Context<'_> {
             },
             Unknown::Version(known) => Entry {
                 // Kueue does not serve it, so the object could not be created; of other groups it may well be served.
-                severity: if group(known) == kueue::GROUP || group(known) == group(scenario::API_VERSION) {
+                severity: if [kueue::GROUP, configuration::GROUP, group(scenario::API_VERSION)].contains(&group(known))
+                {
                     Severity::Error
                 } else {
                     Severity::Warning
@@ -305,7 +313,7 @@ impl Context<'_> {
         let errors = report.errors();
         let object = object_name(&node, kind);
         let script = match target {
-            Target::Scenario => never,
+            Target::Scenario | Target::Configuration(_) => never,
             Target::Object(Kind::ConfigMap | Kind::Secret) => is_data,
             Target::Object(_) | Target::Older(_) => is_script,
         };
@@ -334,6 +342,13 @@ impl Context<'_> {
             Target::Scenario => {
                 let read = self.read(value, PhantomData::<Scenario>, &subject, Severity::Error, report);
                 read.map(|(scenario, stand_ins)| (Body::Scenario(scenario), stand_ins))
+            }
+            Target::Configuration(version) => {
+                let read = self.read(value, PhantomData::<Configuration>, &subject, Severity::Error, report);
+                read.map(|(mut configuration, stand_ins)| {
+                    configuration.api_version = Some(version.to_owned());
+                    (Body::Configuration(configuration), stand_ins)
+                })
             }
             Target::Object(kind) | Target::Older(kind) => {
                 let strict =

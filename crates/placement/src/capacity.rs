@@ -21,16 +21,18 @@ pub(crate) struct Change {
     usage: PlacementUsage,
     resource: u32,
     leaf: u32,
-    before: i64,
+    before: i128,
 }
 
 /// A column a resource, a number a leaf. A resource that no node has is an empty column.
+///
+/// Numbers are wide enough for whatever is added up, so that taking the same away again always leaves what was there.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Capacity {
     /// What is allocatable less what other pods use.
-    free: Vec<Vec<i64>>,
+    free: Vec<Vec<i128>>,
     /// What of that placed workloads leave.
-    left: Vec<Vec<i64>>,
+    left: Vec<Vec<i128>>,
 }
 
 impl Capacity {
@@ -40,22 +42,22 @@ impl Capacity {
         for (index, leaf) in tree.members() {
             let Some(node) = nodes.get(index) else { continue };
             for (resource, amount) in node.allocatable.iter() {
-                capacity.add_free(names.intern_resource(resource), leaf, amount, leaves);
+                capacity.add_free(names.intern_resource(resource), leaf, amount.into(), leaves);
             }
             for (resource, amount) in others.usage(&node.name).into_iter().flat_map(Requests::iter) {
-                capacity.add_free(names.intern_resource(resource), leaf, amount.saturating_neg(), leaves);
+                capacity.add_free(names.intern_resource(resource), leaf, -i128::from(amount), leaves);
             }
         }
         capacity.left.clone_from(&capacity.free);
         capacity
     }
 
-    fn add_free(&mut self, resource: ResourceId, leaf: u32, amount: i64, leaves: usize) {
+    fn add_free(&mut self, resource: ResourceId, leaf: u32, amount: i128, leaves: usize) {
         add(&mut self.free, resource.index(), leaf, amount, leaves);
     }
 
     /// What pods outside of topology-aware placement leave and take.
-    pub(crate) fn change_free(&mut self, resource: ResourceId, leaf: u32, amount: i64, leaves: usize) {
+    pub(crate) fn change_free(&mut self, resource: ResourceId, leaf: u32, amount: i128, leaves: usize) {
         add(&mut self.free, resource.index(), leaf, amount, leaves);
         add(&mut self.left, resource.index(), leaf, amount, leaves);
     }
@@ -66,7 +68,7 @@ impl Capacity {
         usage: PlacementUsage,
         resource: ResourceId,
         leaf: u32,
-        amount: i64,
+        amount: i128,
         leaves: usize,
     ) -> Option<Change> {
         let columns = self.columns_mut(usage);
@@ -86,7 +88,7 @@ impl Capacity {
         self.left.clone_from(&self.free);
     }
 
-    fn columns_mut(&mut self, usage: PlacementUsage) -> &mut Vec<Vec<i64>> {
+    fn columns_mut(&mut self, usage: PlacementUsage) -> &mut Vec<Vec<i128>> {
         match usage {
             PlacementUsage::Current => &mut self.left,
             PlacementUsage::Empty => &mut self.free,
@@ -94,7 +96,7 @@ impl Capacity {
     }
 
     /// A number a leaf; empty if no node has the resource.
-    pub(crate) fn column(&self, usage: PlacementUsage, resource: ResourceId) -> &[i64] {
+    pub(crate) fn column(&self, usage: PlacementUsage, resource: ResourceId) -> &[i128] {
         let columns = match usage {
             PlacementUsage::Current => &self.left,
             PlacementUsage::Empty => &self.free,
@@ -116,7 +118,7 @@ impl Capacity {
         (0..columns).map(ResourceId::from_index).find_map(|resource| {
             let (a, b) =
                 (self.column(PlacementUsage::Current, resource), other.column(PlacementUsage::Current, resource));
-            let at = |column: &[i64], leaf: usize| column.get(leaf).copied().unwrap_or(0);
+            let at = |column: &[i128], leaf: usize| column.get(leaf).copied().unwrap_or(0);
             let leaf = (0..a.len().max(b.len())).find(|&leaf| at(a, leaf) != at(b, leaf))?;
             Some((resource, crate::tree::index(leaf)))
         })
@@ -138,7 +140,7 @@ impl Capacity {
     }
 }
 
-fn add(columns: &mut Vec<Vec<i64>>, resource: usize, leaf: u32, amount: i64, leaves: usize) -> Option<i64> {
+fn add(columns: &mut Vec<Vec<i128>>, resource: usize, leaf: u32, amount: i128, leaves: usize) -> Option<i128> {
     if columns.len() <= resource {
         columns.resize(resource.saturating_add(1), Vec::new());
     }
@@ -152,8 +154,14 @@ fn add(columns: &mut Vec<Vec<i64>>, resource: usize, leaf: u32, amount: i64, lea
     Some(before)
 }
 
+/// The nearest number that is not so wide.
+pub(crate) fn narrow(amount: i128) -> i64 {
+    i64::try_from(amount).unwrap_or(if amount < 0 { i64::MIN } else { i64::MAX })
+}
+
 /// How many times an amount fits. An amount of 0 always fits; nothing fits into less than nothing.
-pub(crate) fn fit(capacity: i64, amount: i64) -> i32 {
+pub(crate) fn fit(capacity: i128, amount: i64) -> i32 {
+    let capacity = narrow(capacity);
     match amount {
         0 => i32::MAX,
         1 => i32::try_from(capacity.max(0)).unwrap_or(i32::MAX),
@@ -163,7 +171,7 @@ pub(crate) fn fit(capacity: i64, amount: i64) -> i32 {
 }
 
 /// How many times all of the (capacity, amount) fit together, and which is short: the first of several.
-pub(crate) fn how_many(amounts: impl Iterator<Item = (i64, i64)>) -> (i32, Option<usize>) {
+pub(crate) fn how_many(amounts: impl Iterator<Item = (i128, i64)>) -> (i32, Option<usize>) {
     let mut least = (0, None);
     for (position, (capacity, amount)) in amounts.enumerate() {
         let count = fit(capacity, amount);
@@ -188,7 +196,7 @@ mod tests {
             let request: Requests = amounts.iter().map(|(name, &(amount, _))| (name.as_str(), amount)).collect();
             let capacity: Requests = amounts.iter().map(|(name, &(_, capacity))| (name.as_str(), capacity)).collect();
             let want = request.count_in(&capacity);
-            let (count, limiting) = how_many(amounts.values().map(|&(amount, capacity)| (capacity, amount)));
+            let (count, limiting) = how_many(amounts.values().map(|&(amount, capacity)| (capacity.into(), amount)));
             let limiting = limiting.and_then(|i| amounts.keys().nth(i)).map(String::as_str);
             prop_assert_eq!((count, limiting), (want.count, want.limiting));
         }
@@ -196,9 +204,11 @@ mod tests {
 
     #[test]
     fn extremes_do_not_overflow() {
-        assert_eq!(fit(i64::MAX, 1), i32::MAX);
-        assert_eq!(fit(i64::MIN, -1), i32::MAX);
-        assert_eq!(fit(i64::MIN, 1), 0);
-        assert_eq!(fit(i64::MAX, i64::MAX), 1);
+        let (least, most) = (i128::from(i64::MIN), i128::from(i64::MAX));
+        assert_eq!(fit(most, 1), i32::MAX);
+        assert_eq!(fit(least, -1), i32::MAX);
+        assert_eq!(fit(least, 1), 0);
+        assert_eq!(fit(most, i64::MAX), 1);
+        assert_eq!((fit(i128::MAX, 1), fit(i128::MIN, 1)), (i32::MAX, 0));
     }
 }

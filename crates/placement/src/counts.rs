@@ -27,7 +27,7 @@ pub struct Counts {
 }
 
 /// A request with the columns it is compared to.
-struct Columns<'a>(Vec<(&'a [i64], i64)>);
+struct Columns<'a>(Vec<(&'a [i128], i64)>);
 
 impl<'a> Columns<'a> {
     fn new(capacity: &'a Capacity, usage: PlacementUsage, request: &[(ResourceId, i64)]) -> Self {
@@ -50,7 +50,7 @@ impl<'a> Columns<'a> {
 fn how_many_after(leaf: usize, request: &Columns<'_>, ids: &[(ResourceId, i64)], taken: &[(ResourceId, i64)]) -> i32 {
     let amounts = request.0.iter().zip(ids).map(|(&(column, amount), (resource, _))| {
         let taken = taken.iter().find(|(r, _)| r == resource).map_or(0, |&(_, amount)| amount);
-        fit(column.get(leaf).copied().unwrap_or(0).saturating_sub(taken), amount)
+        fit(column.get(leaf).copied().unwrap_or(0).saturating_sub(taken.into()), amount)
     });
     amounts.min().unwrap_or(0)
 }

@@ -164,7 +164,11 @@ impl Topologies {
         if stale(old) || old_leader.is_some_and(|(_, a)| stale(a)) {
             return None;
         }
-        let led = old_leader.map(|(_, a)| a.clone()).unwrap_or_default();
+        let led = match old_leader {
+            Some((leader, old)) if pod_count(old) < leader.count => return None,
+            Some((leader, old)) => truncate(old, leader.count),
+            None => TopologyAssignment::default(),
+        };
         let more = workers.count.saturating_sub(pod_count(old));
         if more <= 0 {
             let kept = if more < 0 { truncate(old, workers.count) } else { old.clone() };
@@ -172,8 +176,8 @@ impl Topologies {
         }
         let mark = self.mark();
         self.assume(position, old, workers.pod_request, usage);
-        if let Some((leader, assignment)) = old_leader {
-            self.assume(position, assignment, leader.pod_request, usage);
+        if let Some((leader, _)) = old_leader {
+            self.assume(position, &led, leader.pod_request, usage);
         }
         let result = self
             .plan(position, workers)

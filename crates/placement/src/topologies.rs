@@ -202,7 +202,7 @@ impl Topologies {
         usage: PlacementUsage,
         resource: ResourceId,
         leaf: u32,
-        amount: i64,
+        amount: i128,
     ) {
         let Some(entry) = self.entries.get_mut(position as usize) else { return };
         let change = entry.capacity.change(usage, resource, leaf, amount, entry.tree.leaf_count());

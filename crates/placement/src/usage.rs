@@ -3,6 +3,7 @@
 use slicegate_quota::{FlavorId, ResourceId};
 use slicegate_workload::TopologyAssignment;
 
+use crate::capacity::narrow;
 use crate::tree::index;
 use crate::{PlacementUsage, PodRequest, Topologies};
 
@@ -87,14 +88,14 @@ impl Topologies {
     }
 
     /// Counts pods in what is `free` or left, with a sign.
-    pub(crate) fn count(&mut self, usage: &Usage, reach: Reach, of: PlacementUsage, sign: i64) {
+    pub(crate) fn count(&mut self, usage: &Usage, reach: Reach, of: PlacementUsage, sign: i128) {
         let leaves = match reach {
             Reach::Flavor => usage.leaves.get(..usage.own).unwrap_or_default(),
             Reach::Node => &usage.leaves,
         };
         for &(position, leaf, count) in leaves {
             for &(resource, amount) in &usage.with_pod {
-                let amount = amount.saturating_mul(i64::from(count)).saturating_mul(sign);
+                let amount = i128::from(amount).saturating_mul(count.into()).saturating_mul(sign);
                 self.change(position, of, resource, leaf, amount);
             }
         }
@@ -176,12 +177,12 @@ impl Topologies {
         self.count_other(node, request, 1);
     }
 
-    fn count_other(&mut self, node: &str, request: &PodRequest, sign: i64) {
+    fn count_other(&mut self, node: &str, request: &PodRequest, sign: i128) {
         for entry in &mut self.entries {
             let Some(leaf) = entry.tree.leaf_of_node(node) else { continue };
             let leaves = entry.tree.leaf_count();
             for &(resource, amount) in &request.with_pod {
-                entry.capacity.change_free(resource, leaf, amount.saturating_mul(sign), leaves);
+                entry.capacity.change_free(resource, leaf, i128::from(amount).saturating_mul(sign), leaves);
             }
         }
     }
@@ -196,6 +197,6 @@ impl Topologies {
     pub fn left(&self, flavor: FlavorId, leaf: u32, resource: ResourceId) -> i64 {
         let Some((_, entry)) = self.entry(flavor) else { return 0 };
         let column = entry.capacity.column(PlacementUsage::Current, resource);
-        column.get(leaf as usize).copied().unwrap_or(0)
+        narrow(column.get(leaf as usize).copied().unwrap_or(0))
     }
 }

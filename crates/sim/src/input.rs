@@ -60,16 +60,18 @@ impl Files for ManifestFiles {
             let errors = loaded.diagnostics.iter().filter(|d| d.is_error()).map(ToString::to_string);
             return Err(lines(errors.collect()));
         }
-        Ok(loaded.documents.into_iter().map(Item::from).collect())
+        Ok(loaded.documents.into_iter().filter_map(Item::of).collect())
     }
 }
 
-impl From<Document> for Item {
-    fn from(document: Document) -> Self {
+impl Item {
+    /// What a document describes; `None` for the controller's configuration, which whoever makes the controller has to read.
+    pub fn of(document: Document) -> Option<Self> {
         match document.body {
-            Body::Object(object) => Self::Object(object),
-            Body::NodePool(pool) => Self::NodePool(pool),
-            Body::Scenario(scenario) => Self::Scenario(scenario),
+            Body::Object(object) => Some(Self::Object(object)),
+            Body::NodePool(pool) => Some(Self::NodePool(pool)),
+            Body::Scenario(scenario) => Some(Self::Scenario(scenario)),
+            Body::Configuration(_) => None,
         }
     }
 }
@@ -101,9 +103,9 @@ pub struct Input {
 }
 
 impl Input {
-    /// The documents of manifests, to be simulated like this.
+    /// The documents of manifests, to be simulated like this. A configuration among them is left out.
     pub fn new(documents: impl IntoIterator<Item = Document>, options: Options) -> Self {
-        Self { items: documents.into_iter().map(Item::from).collect(), options }
+        Self { items: documents.into_iter().filter_map(Item::of).collect(), options }
     }
 }
 

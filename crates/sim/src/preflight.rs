@@ -36,6 +36,7 @@ pub fn preflight(documents: &[Document], sources: &[Source]) -> Vec<Diagnostic> 
                 }
             }
             Body::Scenario(scenario) => run_times(document, scenario, &names, &mut findings),
+            Body::Configuration(_) => {}
         }
     }
     findings.all

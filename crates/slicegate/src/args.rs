@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, Parser, Subcommand, ValueEnum};
 
+use crate::configuration::ConfigurationArgs;
+
 /// Admission and queueing for TPU training on Kubernetes: what runs now, what waits, and why.
 #[derive(Parser, Debug)]
 #[command(name = "slicegate", version, arg_required_else_help = true)]
@@ -21,6 +23,8 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Prints the custom resource definitions of Kueue's kinds, for an API server to serve.
     Crds(CrdsArgs),
+    /// Runs against a cluster: queues its jobs, admits them, starts and stops them.
+    Controller(ControllerArgs),
 }
 
 /// Exit status: 0 if every job finished, 1 if something can never be admitted or did not finish, 2 on bad input.
@@ -34,6 +38,9 @@ pub(crate) struct SimulateArgs {
     /// A value for ${NAME} in the PATHs that follow; the environment gives the others.
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) env: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) configuration: ConfigurationArgs,
 
     /// Print the tables as they were at this time, such as 90s or 1h30m; may be given several times.
     #[arg(long, value_name = "TIME")]
@@ -141,9 +148,70 @@ Examples:
   slicegate simulate queues.yaml --env JOB_ID=1 rayjob.yaml --env JOB_ID=2 rayjob.yaml
   slicegate simulate --at 2m --at 5m --quiet examples/dws
   slicegate simulate --metrics metrics.txt examples/multislice
+  slicegate simulate --config controller_manager_config.yaml --feature-gates TASBalancedPlacement=true queues/ jobs/
   kubectl get clusterqueues,localqueues,resourceflavors,jobsets -A -o yaml | slicegate simulate - pools.json
 
 Exit status: 0 if every job finished, 1 if something can never be admitted or did not finish, 2 on bad input.";
+
+/// Runs until SIGTERM or SIGINT. Exit status: 0 at the end, 1 if it cannot run (no API server, a port that is taken), 2 on bad use
+/// or a bad configuration.
+#[derive(Args, Debug)]
+#[command(after_help = CONTROLLER_HELP)]
+pub(crate) struct ControllerArgs {
+    #[command(flatten)]
+    pub(crate) configuration: ConfigurationArgs,
+
+    /// How to reach the cluster; else KUBECONFIG, the service account of the pod, or ~/.kube/config, whichever is there first.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+
+    /// Whether one of several that run is elected to act; else as the configuration says, else it is.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) leader_elect: Option<bool>,
+
+    /// Where /metrics is served, over http; 0: nowhere. Else as the configuration says, else :8080.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) metrics_bind_address: Option<String>,
+
+    /// Where /healthz and /readyz are served; 0: nowhere. Else as the configuration says, else :8081.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) health_probe_bind_address: Option<String>,
+
+    /// Where the webhook is served that converts v1beta1 objects; 0: nowhere. Else as the configuration says, else :9443.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) webhook_bind_address: Option<String>,
+
+    /// Where the API server finds that webhook, if this runs outside the cluster, such as https://192.0.2.1:9443.
+    #[arg(long, value_name = "URL")]
+    pub(crate) webhook_url: Option<String>,
+
+    /// How logs are written to standard error.
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    pub(crate) log_format: LogFormat,
+
+    /// What is logged: error, warn, info, debug, trace, or directives such as warn,slicegate_kube=debug.
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    pub(crate) log_level: String,
+
+    /// Log more: -v as --log-level debug, -vv everything.
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+}
+
+const CONTROLLER_HELP: &str = "\
+Examples:
+  slicegate crds --webhook-url https://192.0.2.1:9443/convert | kubectl apply --server-side -f -
+  slicegate controller --kubeconfig ~/.kube/config --webhook-url https://192.0.2.1:9443
+  slicegate controller --config controller_manager_config.yaml --log-format json
+
+Environment: POD_NAMESPACE (else kueue-system) is where the Lease and the webhook's certificate are kept, POD_NAME the name in
+Events and in the Lease.";
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum LogFormat {
+    Json,
+    Text,
+}
 
 /// Both versions of the API are served; v1beta1 is converted by a webhook.
 #[derive(Args, Debug)]

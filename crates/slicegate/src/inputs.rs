@@ -11,6 +11,7 @@ use slicegate_manifest::{
 use slicegate_sim::{Files, Item, ScenarioError, preflight, scenario_errors};
 
 use crate::args::Place;
+use crate::configuration::{self, ConfigurationArgs, Problems, Told};
 
 type Env = BTreeMap<String, String>;
 
@@ -21,6 +22,10 @@ pub(crate) struct Inputs {
     pub(crate) items: Vec<Item>,
     /// The files that scenarios apply.
     pub(crate) files: ScenarioFiles,
+    /// How to decide; `None` if something is wrong with it.
+    pub(crate) told: Option<Told>,
+    /// What is wrong beside the documents.
+    pub(crate) others: Vec<String>,
     /// What is wrong, in the order in which it was found.
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
@@ -59,13 +64,21 @@ pub(crate) fn texts(places: &[Place], ambient: &Env) -> Result<Vec<Source>, Stri
     if wrong.is_empty() { Ok(all) } else { Err(wrong.join("\nerror: ")) }
 }
 
-/// Reads everything that the PATHs name. `ambient` are the variables of the environment.
-pub(crate) fn read(places: &[Place], ambient: &Env) -> Result<Inputs, String> {
+/// Reads everything that the PATHs name, and how to decide. `ambient` are the variables of the environment.
+pub(crate) fn read(places: &[Place], ambient: &Env, flags: &ConfigurationArgs) -> Result<Inputs, String> {
     let mut sources = sources(places, ambient)?;
     let loaded = load(&sources, &Options::default());
-    let mut inputs = Inputs { items: loaded.documents.iter().cloned().map(Item::from).collect(), ..Inputs::default() };
+    let mut inputs =
+        Inputs { items: loaded.documents.iter().cloned().filter_map(Item::of).collect(), ..Inputs::default() };
     inputs.diagnostics = loaded.diagnostics;
     let mut documents = loaded.documents;
+    match configuration::among(flags, &documents, &sources) {
+        Ok(told) => inputs.told = Some(told),
+        Err(Problems { diagnostics, others }) => {
+            inputs.diagnostics.extend(diagnostics);
+            inputs.others.extend(others);
+        }
+    }
     // These are read now, so that what is wrong with them is said before anything runs.
     for Applied { document, field, path, file, env } in applied_files(&documents, &sources) {
         let more = match files(&path, &with(ambient, &env)) {
@@ -79,11 +92,15 @@ pub(crate) fn read(places: &[Place], ambient: &Env) -> Result<Inputs, String> {
             }
         };
         let loaded = load(&more, &Options::default());
-        inputs.files.0.insert((file, env), loaded.documents.iter().cloned().map(Item::from).collect());
+        inputs.files.0.insert((file, env), loaded.documents.iter().cloned().filter_map(Item::of).collect());
         inputs.diagnostics.extend(loaded.diagnostics);
         let first = sources.len();
-        documents.extend(loaded.documents.into_iter().map(|d| Document { source: d.source + first, ..d }));
+        let of_file = loaded.documents.into_iter().map(|d| Document { source: d.source + first, ..d });
         sources.extend(more);
+        for document in of_file {
+            inputs.diagnostics.extend(configuration::not_applied(&document, &sources));
+            documents.push(document);
+        }
     }
     let unread = inputs.diagnostics.iter().any(Diagnostic::is_error);
     let scenarios = scenario_errors(&inputs.items, &inputs.files);
@@ -101,6 +118,9 @@ pub(crate) fn read(places: &[Place], ambient: &Env) -> Result<Inputs, String> {
         inputs.diagnostics.extend(told);
     }
     inputs.diagnostics.extend(preflight(&documents, &sources));
+    if let Some(told) = &inputs.told {
+        inputs.diagnostics.extend(configuration::unmanaged(&told.configuration, &documents, &sources));
+    }
     Ok(inputs)
 }
 

@@ -3,6 +3,8 @@
 
 mod args;
 mod check;
+mod configuration;
+mod controller;
 mod crds;
 mod inputs;
 mod simulate;
@@ -29,6 +31,7 @@ fn main() -> ExitCode {
             check::run(&args, matches)
         }
         Command::Crds(args) => crds::run(&args),
+        Command::Controller(args) => controller::run(&args),
     });
     result.unwrap_or_else(|why| {
         eprintln!("error: {}", why.trim_end());

@@ -29,20 +29,26 @@ pub(crate) fn run(args: &SimulateArgs, matches: &ArgMatches) -> Result<ExitCode,
     }
     let ambient = inputs::ambient();
 
-    let inputs = inputs::read(&args.places(matches)?, &ambient)?;
+    let inputs = inputs::read(&args.places(matches)?, &ambient, &args.configuration)?;
     let to_terminal = std::io::stderr().is_terminal();
     for diagnostic in &inputs.diagnostics {
         eprintln!("{}", diagnostic.render(in_colour(args.color, to_terminal)));
     }
-    let errors = inputs.diagnostics.iter().filter(|d| d.is_error()).count();
-    if errors > 0 {
+    for why in &inputs.others {
+        eprintln!("error: {why}");
+    }
+    let errors = inputs.diagnostics.iter().filter(|d| d.is_error()).count().saturating_add(inputs.others.len());
+    let Some(told) = inputs.told.filter(|_| errors == 0) else {
         return Err(format!("nothing was simulated: {errors} error{} above", if errors == 1 { "" } else { "s" }));
+    };
+    for ignored in &told.ignored {
+        eprintln!("warning: {ignored}");
     }
 
     let metrics_every = every.filter(|_| args.metrics.is_some());
     let options = Options { keep_history: !at.is_empty(), until, metrics_every };
     let input = Input { items: inputs.items, options };
-    let configuration = Configuration { legacy_names: args.legacy_names, ..Configuration::default() };
+    let configuration = Configuration { legacy_names: args.legacy_names, ..told.configuration };
     let simulation = Simulation::new(input, &inputs.files, configuration)
         .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\nerror: "))?;
     let outcome = simulation.run();

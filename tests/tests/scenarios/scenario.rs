@@ -284,7 +284,9 @@ pub(super) fn objects(text: &str) -> Result<Vec<Object>, String> {
     bodies
         .map(|body| match body {
             Body::Object(object) => Ok(object),
-            Body::NodePool(_) | Body::Scenario(_) => Err("only objects of the API belong here".to_owned()),
+            Body::NodePool(_) | Body::Scenario(_) | Body::Configuration(_) => {
+                Err("only objects of the API belong here".to_owned())
+            }
         })
         .collect()
 }

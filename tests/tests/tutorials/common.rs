@@ -67,7 +67,7 @@ impl Run {
         let loaded = load(&self.sources, &Options::default());
         let wrong: String = loaded.diagnostics.iter().map(ToString::to_string).collect();
         assert!(wrong.is_empty(), "{wrong}");
-        let input = Input { items: loaded.documents.into_iter().map(Item::from).collect(), ..Input::default() };
+        let input = Input { items: loaded.documents.into_iter().filter_map(Item::of).collect(), ..Input::default() };
         let configuration = Configuration { legacy_names: self.legacy_names, ..Configuration::default() };
         let mut simulation = Simulation::new(input, &NoFiles, configuration).unwrap();
         while simulation.step() {

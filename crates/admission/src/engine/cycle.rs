@@ -127,10 +127,8 @@ impl Engine {
     pub fn cycle(&mut self, now: Timestamp) -> Cycle {
         self.tick(now);
         let mut cycle = Cycle::default();
-        if self.is_waiting_for_pods() {
-            return cycle;
-        }
-        self.waits_for_pods = false;
+        // Workloads that hold quota are looked at all the same: theirs may be the pods that are waited for.
+        self.waits_for_pods = self.is_waiting_for_pods();
         self.admitted_in_cycle = 0;
         self.kept_free.clear();
         self.kept_places.clear();
@@ -203,8 +201,11 @@ impl Engine {
 
     fn heads(&mut self, now: Timestamp) -> Vec<Candidate> {
         let second_pass = self.take_second_pass(now);
-        let nodes: Vec<NodeId> =
-            self.active_nodes().filter(|&n| self.pending_queue(n).is_some_and(|q| q.active_len() > 0)).collect();
+        let nodes: Vec<NodeId> = if self.waits_for_pods {
+            Vec::new()
+        } else {
+            self.active_nodes().filter(|&n| self.pending_queue(n).is_some_and(|q| q.active_len() > 0)).collect()
+        };
         let mut heads = Vec::with_capacity(nodes.len().saturating_add(second_pass.len()));
         for (id, iteration) in second_pass {
             let node = self.state.records.get(id).and_then(|r| r.holding.as_ref()).map(|h| h.node);

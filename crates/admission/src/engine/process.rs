@@ -37,7 +37,7 @@ impl Engine {
         if c.step == Step::Dropped {
             return;
         }
-        if self.waits_for_pods {
+        if self.waits_for_pods && c.second_pass.is_none() {
             c.step = Step::Postponed;
             c.requeue = Requeue::AtOnce;
             c.outcome = Outcome::Postponed;

@@ -29,11 +29,9 @@ impl Engine {
     /// Whether a cycle has anything to do.
     pub fn has_heads(&mut self, now: Timestamp) -> bool {
         self.tick(now);
-        if self.is_waiting_for_pods() {
-            return false;
-        }
         self.second_pass.values().any(|s| s.due <= now)
-            || self.active_nodes().any(|node| self.pending_queue(node).is_some_and(|q| q.active_len() > 0))
+            || !self.is_waiting_for_pods()
+                && self.active_nodes().any(|node| self.pending_queue(node).is_some_and(|q| q.active_len() > 0))
     }
 
     /// Plans another look at a workload that holds quota, if it needs one, after what may have changed that.

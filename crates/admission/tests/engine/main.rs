@@ -7,6 +7,7 @@ mod cluster;
 mod guard;
 mod laws;
 mod random;
+mod reported;
 mod slices;
 mod topology;
 mod waiting;

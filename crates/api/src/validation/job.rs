@@ -15,6 +15,7 @@ const MAX_EXEC_TIME: &str = "kueue.x-k8s.io/max-exec-time-seconds";
 const PRIORITY_CLASS: &str = "kueue.x-k8s.io/priority-class";
 const ELASTIC: &str = "kueue.x-k8s.io/elastic-job";
 const GATED_BY: &str = "kueue.x-k8s.io/admission-gated-by";
+const STOPPING: &str = "kueue.x-k8s.io/stopping";
 const MIN_PARALLELISM: &str = "kueue.x-k8s.io/job-min-parallelism";
 const EQUAL_COMPLETIONS: &str = "kueue.x-k8s.io/job-completions-equal-parallelism";
 
@@ -158,6 +159,11 @@ fn pods(spec: &JobSpec) -> i32 {
 }
 
 pub(super) fn job(job: &Job, rules: &Rules, out: &mut Findings) {
+    sized_job(job, false, rules, out);
+}
+
+/// `reduced`: the job may have been admitted in part, so that no more than its fewest pods are left in it.
+fn sized_job(job: &Job, reduced: bool, rules: &Rules, out: &mut Findings) {
     let meta = &job.metadata;
     metadata(Kind::Job, meta, rules, out);
     let Some(spec) = &job.spec else { return };
@@ -167,7 +173,7 @@ pub(super) fn job(job: &Job, rules: &Rules, out: &mut Findings) {
         let path = annotations.key(MIN_PARALLELISM);
         match text.parse::<i32>() {
             Err(_) => out.invalid(path, format!("{text:?} is no number")),
-            Ok(fewest) if fewest <= 0 || fewest >= pods(spec) => {
+            Ok(fewest) if fewest <= 0 || fewest >= pods(spec).saturating_add(i32::from(reduced)) => {
                 out.invalid(path, format!("must be more than 0 and less than the {} pods of the job", pods(spec)));
             }
             Ok(_) => {}
@@ -205,9 +211,11 @@ pub(super) fn job(job: &Job, rules: &Rules, out: &mut Findings) {
 
 /// A change of a Job: it must be right as it is now, and its size is fixed while it runs if it can be admitted in part.
 pub(super) fn job_update(old: &Job, new: &Job, rules: &Rules, default_queue: bool, out: &mut Findings) {
-    job(new, rules, out);
     let suspended = |job: &Job| job.spec.as_ref().and_then(|s| s.suspend) == Some(true);
     let parallelism = |job: &Job| job.spec.as_ref().and_then(|s| s.parallelism).unwrap_or(1);
+    let stopping = |job: &Job| annotation(&job.metadata, STOPPING).is_some();
+    let reduced = !suspended(new) || !suspended(old) || stopping(old) || stopping(new);
+    sized_job(new, reduced, rules, out);
     if !suspended(old) {
         if annotation(&old.metadata, MIN_PARALLELISM).is_some() && parallelism(old) != parallelism(new) {
             out.forbidden(

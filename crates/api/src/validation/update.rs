@@ -166,6 +166,26 @@ mod tests {
     }
 
     #[test]
+    fn a_job_can_run_with_no_more_than_its_fewest_pods() {
+        let job = |suspend: bool, parallelism: i32, stopping: bool| {
+            let mut annotations = json!({"kueue.x-k8s.io/job-min-parallelism": "2"});
+            if stopping {
+                annotations["kueue.x-k8s.io/stopping"] = "true".into();
+            }
+            json!({"metadata": {"annotations": annotations}, "spec": {"suspend": suspend, "parallelism": parallelism,
+                "template": {"spec": {"containers": []}}}})
+        };
+        let change = |old: &Value, new: &Value| found(Kind::Job, old, new);
+        let (waits, runs, stops) = (job(true, 3, false), job(false, 2, false), job(true, 2, true));
+        for (old, new) in [(&waits, &runs), (&runs, &runs), (&runs, &stops), (&stops, &stops), (&stops, &waits)] {
+            assert!(change(old, new).is_empty(), "{old} -> {new}");
+        }
+        let at = "metadata.annotations[kueue.x-k8s.io/job-min-parallelism]";
+        assert_eq!(change(&waits, &job(true, 2, false)), [at], "a user leaves room for less");
+        assert_eq!(change(&waits, &job(false, 1, false)), [at]);
+    }
+
+    #[test]
     fn a_workload_that_holds_quota_keeps_its_queue_and_class() {
         let workload = |queue: &str, class: Value, conditions: &[&str]| {
             let conditions: Vec<Value> = conditions

@@ -131,6 +131,7 @@ impl<'a> Model<'a> {
                 self.has_scenario = true;
                 return;
             }
+            Body::Configuration(_) => return,
             Body::Object(object) => object,
         };
         let kind = object.kind();

@@ -346,7 +346,9 @@ impl Kueue {
                 place.observe(counted, &CHECKS_WAIT, seen.reserved.unwrap_or(at), at);
             }
         }
-        if let Some(at) = seen.ready.filter(|_| before.ready.is_none() && wait_for_pods) {
+        // Pods that come back after one failed were ready before: that is no start.
+        let started = condition(workload, "PodsReady").is_some_and(|c| c.reason != "Recovered");
+        if let Some(at) = seen.ready.filter(|_| before.ready.is_none() && wait_for_pods && started) {
             place.observe(counted, &READY_WAIT, before.queued, at);
             place.observe(counted, &ADMITTED_READY, seen.admitted.unwrap_or(at), at);
         }
@@ -424,5 +426,63 @@ impl Kueue {
             let wait = to_seconds(free.unwrap_or(evicted).micros_since(evicted).max(0));
             self.counted.observe(&EVICTION_LATENCY, &[&before.cluster_queue, reason, role], wait);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use slicegate_api::{Kind, convert};
+    use slicegate_workload::Timestamp;
+
+    use crate::Change;
+    use crate::metrics::{Metrics, MetricsOptions};
+
+    const START: i64 = 1_767_225_600;
+
+    fn time(seconds: i64) -> Value {
+        serde_json::to_value(convert::time_to_api(Timestamp::from_seconds(START + seconds))).unwrap()
+    }
+
+    /// A workload with conditions: type, status, reason and when it last changed.
+    fn workload(conditions: &[(&str, bool, &str, i64)]) -> Change {
+        let conditions: Vec<Value> = conditions
+            .iter()
+            .map(|(kind, on, reason, at)| {
+                json!({"type": kind, "status": if *on { "True" } else { "False" }, "reason": reason, "message": "",
+                    "lastTransitionTime": time(*at)})
+            })
+            .collect();
+        let object = Kind::Workload.read(json!({
+            "metadata": {"name": "w", "namespace": "n", "uid": "u", "creationTimestamp": time(0)},
+            "spec": {"queueName": "lq", "podSets": []},
+            "status": {"admission": {"clusterQueue": "cq", "podSetAssignments": []}, "conditions": conditions}
+        }));
+        Change::Applied(object.unwrap())
+    }
+
+    #[test]
+    fn pods_that_come_back_have_not_started_again() {
+        let mut metrics = Metrics::new(MetricsOptions { wait_for_pods_ready: true, ..MetricsOptions::default() });
+        let admitted = [("QuotaReserved", true, "QuotaReserved", 10), ("Admitted", true, "Admitted", 10)];
+        let with = |ready: (&'static str, bool, &'static str, i64)| workload(&[admitted[0], admitted[1], ready]);
+        for change in [
+            workload(&[]),
+            workload(&admitted),
+            with(("PodsReady", true, "Started", 30)),
+            with(("PodsReady", false, "WaitForRecovery", 500)),
+            with(("PodsReady", true, "Recovered", 900)),
+        ] {
+            metrics.observe(Timestamp::from_seconds(START), &change);
+        }
+        let now = Timestamp::from_seconds(START + 1_000);
+        let text = metrics.gather(now, None).prometheus(now);
+        let value = |name: &str| {
+            let line = text.lines().find(|l| l.starts_with(name)).unwrap_or_else(|| panic!("no {name}: {text}"));
+            line.split_once("} ").unwrap().1.to_owned()
+        };
+        assert_eq!(value("kueue_ready_wait_time_seconds_count"), "1");
+        assert_eq!(value("kueue_ready_wait_time_seconds_sum"), "30");
+        assert_eq!(value("kueue_admitted_until_ready_wait_time_seconds_sum"), "20");
     }
 }

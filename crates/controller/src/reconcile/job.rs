@@ -145,6 +145,17 @@ impl Controller {
         let job = as_job(&view.object);
         if let Some(finished) = &view.finished {
             let reason = if finished.success { FinishReason::Succeeded } else { FinishReason::Failed };
+            // A slice that waits would be given what the one that runs frees: it ends first.
+            let waiting = if view.elastic { self.other_slices(view, key) } else { Vec::new() };
+            for slice in &waiting {
+                if let Some(plan) = self.plan(slice) {
+                    lifecycle::finish(&mut plan.status, reason, &finished.message, at);
+                    plan.manager = field_manager::JOB;
+                }
+            }
+            if !waiting.is_empty() {
+                return;
+            }
             if let Some(plan) = self.plan(key) {
                 lifecycle::finish(&mut plan.status, reason, &finished.message, at);
                 plan.manager = field_manager::JOB;

@@ -352,7 +352,7 @@ fn a_job_may_go_at_any_stage() {
 
 #[test]
 fn the_end_of_a_job_is_the_end_of_its_slices() {
-    let mut world = one("3");
+    let mut world = world("3", "40", &json!({}));
     let job = running(&mut world, "a", 2);
     scale(&mut world, &job, 4);
     world.settle();
@@ -362,9 +362,13 @@ fn the_end_of_a_job_is_the_end_of_its_slices() {
         v["status"]["conditions"] = json!([{"type": "Complete", "status": "True", "message": "done"}]);
     });
     world.settle();
-    let reasons: Vec<_> = all.iter().map(|(key, _)| condition(&world, key, &ConditionType::Finished)).collect();
-    assert_eq!(reasons[0], Some((true, "Succeeded")));
-    assert!(reasons[1].is_some_and(|(finished, _)| finished), "{reasons:?}");
+    for (key, _) in &all {
+        assert_eq!(condition(&world, key, &ConditionType::Finished), Some((true, "Succeeded")));
+    }
+    // The quota that is freed is for others, not for what the job would have grown to.
+    assert_eq!(condition(&world, &all[1].0, &ConditionType::QuotaReserved).map(|c| c.0), Some(false));
+    let told = world.told(&all[1].0).join("\n");
+    assert!(!told.contains("admitted") && !told.contains("reserved"), "{told}");
     assert_eq!(used(&world, "first"), "0");
 }
 

@@ -30,4 +30,6 @@ mod places;
 #[cfg(test)]
 mod prebuilt;
 #[cfg(test)]
+mod ray;
+#[cfg(test)]
 mod restart;

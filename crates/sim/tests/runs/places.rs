@@ -131,6 +131,39 @@ fn the_node_that_cannot_be_replaced_is_named() {
 }
 
 #[test]
+fn pods_that_make_no_whole_slice_run_after_the_others() {
+    let in_twos = format!(
+        "{ANYWHERE}, kueue.x-k8s.io/podset-slice-required-topology: cloud.google.com/gke-nodepool, \
+         kueue.x-k8s.io/podset-slice-size: '2'"
+    );
+    let text = pool("a", None) + &pool("b", None) + PLACED + &job("five", 5, 4, &in_twos);
+    let outcome = run(&text);
+    assert!(finished(&outcome, "five"), "{}", told(&outcome));
+    let hours = seconds(&outcome, EntryKind::Finished, "") / 3_600;
+    assert_eq!(hours, 2, "four at once, the fifth when one of them is done: {}", told(&outcome));
+}
+
+#[test]
+fn a_pod_larger_than_every_node_says_so() {
+    let node = |name: &str| {
+        format!(
+            "apiVersion: v1\nkind: Node\nmetadata: {{name: {name}}}\nstatus: {{allocatable: {{example.com/gpu: 4, pods: 64}}, \
+             conditions: [{{type: Ready, status: 'True'}}]}}\n---\n"
+        )
+    };
+    let queue = PLACED
+        .replace("google.com/tpu", "example.com/gpu")
+        .replace("  topologyName: pools\n", "")
+        .replace("nodeLabels: {cloud.google.com/gke-tpu-accelerator: tpu-v5-lite-podslice}", "nodeLabels: {}");
+    let whole = job("whole", 1, 8, "").replace("google.com/tpu: 8", "example.com/gpu: 8").replace(
+        "nodeSelector: {cloud.google.com/gke-tpu-accelerator: tpu-v5-lite-podslice, cloud.google.com/gke-tpu-topology: 4x4}",
+        "nodeSelector: {}",
+    );
+    let outcome = run(&(node("n1") + &node("n2") + &queue + &whole));
+    assert!(why(&outcome, "whole").contains("is too small for the pod"), "{}", why(&outcome, "whole"));
+}
+
+#[test]
 fn a_ray_job_that_asks_for_too_much_ends_all_the_same() {
     let text = pool("a", None)
         + "name: cpus\ninitialNodeCount: 1\nconfig: {machineType: n2-standard-16}\n---\n"

@@ -3,6 +3,10 @@
 #[cfg(test)]
 mod check;
 #[cfg(test)]
+mod configuration;
+#[cfg(test)]
+mod controller;
+#[cfg(test)]
 mod crds;
 #[cfg(test)]
 mod metrics;

@@ -32,7 +32,7 @@ pub(crate) fn run_on(text: &str, args: &[&str]) -> (i32, String, String) {
     read(child.wait_with_output().unwrap())
 }
 
-const QUEUE: &str = "
+pub(crate) const QUEUE: &str = "
 apiVersion: kueue.x-k8s.io/v1beta1
 kind: ResourceFlavor
 metadata: {name: any}
@@ -53,7 +53,7 @@ spec: {clusterQueue: team}
 ---
 ";
 
-fn job(name: &str, cpu: &str) -> String {
+pub(crate) fn job(name: &str, cpu: &str) -> String {
     format!(
         "apiVersion: batch/v1
 kind: Job
@@ -128,6 +128,25 @@ fn one_file_can_be_applied_twice() {
     let (status, _, err) = run(&[&["simulate", "--quiet"][..], &args, &[job]].concat());
     assert_eq!(status, 2);
     assert!(err.contains("JOB_ID") && err.contains("rayjob.yaml:5:"), "{err}");
+}
+
+#[test]
+fn a_second_replica_waits_for_the_flavor_of_the_first() {
+    let at = "examples/dws/";
+    let files = ["10-node-pools.json", "20-queues.yaml", "scenarios/second-replica.yaml"].map(|f| format!("{at}{f}"));
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    let (status, out, err) = run(&[&["simulate", "--at", "5m", "--at", "10m"][..], &files].concat());
+    assert_eq!((status, err.as_str()), (0, ""), "{out}");
+    assert!(out.contains("waits for quota: needs 16 google.com/tpu (0 free)"), "{out}");
+    assert!(out.contains("an elastic job grows only on the flavor that it runs on"), "{out}");
+    let (timeline, tables) = out.split_once("At 00:05:00:").unwrap();
+    assert!(!timeline.contains("on dws"), "it goes nowhere else, nor does what is left of it: {timeline}");
+    let (meanwhile, afterwards) = tables.split_once("At 00:10:00:").unwrap();
+    let workers = |state: &str| meanwhile.lines().filter(|l| l.contains("-worker-") && l.contains(state)).count();
+    assert_eq!((workers("Running"), workers("Pending")), (4, 4), "{meanwhile}");
+    let waits: Vec<&str> =
+        afterwards.lines().filter(|l| l.starts_with("rayjob-rayjob-") && !l.contains("cluster-queue")).collect();
+    assert!(waits.len() == 1 && waits[0].contains("False"), "{afterwards}");
 }
 
 #[test]

@@ -16,8 +16,8 @@ use crate::topology::{host, placed_cluster};
 const CPU: &str = "cpu";
 const MEMORY: &str = "memory";
 
-fn required(level: &str) -> Option<TopologyRequest> {
-    Some(TopologyRequest { required: Some(level.into()), ..TopologyRequest::default() })
+fn required(level: &str) -> TopologyRequest {
+    TopologyRequest { required: Some(level.into()), ..TopologyRequest::default() }
 }
 
 /// A workload of so many pods that ask for so much of each resource and lie in one domain of a level.
@@ -25,7 +25,7 @@ fn pods(cluster: &mut Cluster, name: &str, queue: &str, count: i32, each: &[(&st
     let mut workload = cluster.workload(name, queue, 0, 0);
     let pod_set = &mut workload.spec.pod_sets[0];
     pod_set.count = count;
-    pod_set.topology_request = required(level);
+    pod_set.topology_request = Some(required(level));
     pod_set.pod.containers[0].resources.requests =
         each.iter().map(|&(resource, amount)| (resource.into(), Quantity::from_units(amount))).collect();
     workload

@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod again;
+#[cfg(test)]
 mod api;
 #[cfg(test)]
 mod backoff;

@@ -142,20 +142,7 @@ impl Run {
         let effects = controller.reconcile(self.server.now);
         let decides =
             |operation: &Operation| matches!(operation.object().kind, Kind::Workload) && !self.tells_only(operation);
-        effects.writes.iter().filter(|w| decides(&w.operation)).map(|w| self.decision(&w.operation)).collect()
-    }
-
-    /// A decision without what is said about it.
-    fn decision(&self, operation: &Operation) -> String {
-        let reference = operation.object();
-        match operation {
-            Operation::UpdateStatus(Object::Workload(w)) => {
-                let conditions: Vec<(&str, &str)> =
-                    w.status.conditions.iter().map(|c| (c.type_.as_str(), c.status.as_str())).collect();
-                format!("{reference} {:?} {conditions:?}", w.status.admission)
-            }
-            _ => format!("{reference} {operation:?}"),
-        }
+        effects.writes.iter().filter(|w| decides(&w.operation)).map(|w| decision(&w.operation)).collect()
     }
 
     /// A job runs exactly if its workload is admitted, and where that says.
@@ -261,6 +248,19 @@ impl Run {
             return Err(format!("{left} requests for {CAPACITY} are left"));
         }
         Ok(())
+    }
+}
+
+/// A decision without what is said about it.
+fn decision(operation: &Operation) -> String {
+    let reference = operation.object();
+    match operation {
+        Operation::UpdateStatus(Object::Workload(w)) => {
+            let conditions: Vec<(&str, &str)> =
+                w.status.conditions.iter().map(|c| (c.type_.as_str(), c.status.as_str())).collect();
+            format!("{reference} {:?} {conditions:?}", w.status.admission)
+        }
+        _ => format!("{reference} {operation:?}"),
     }
 }
 

@@ -139,6 +139,57 @@ fn a_scan_that_was_interrupted_goes_on() {
 }
 
 #[test]
+fn a_scan_begins_anew_in_another_queue() {
+    let mut cluster = Cluster::new(Config::new());
+    for name in ["first", "second"] {
+        cluster.engine.set_flavor(cluster.now, FlavorSpec { name: name.into(), ..FlavorSpec::default() });
+    }
+    for name in ["p", "q", "r"] {
+        let spec = ClusterQueueSpec { cohort: Some("all".into()), ..two_flavors(name) };
+        cluster.queue(spec);
+    }
+    cluster.submit("a", "p", 8, 0);
+    cluster.submit("b", "q", 8, 0);
+    cluster.cycle();
+    assert!(cluster.engine.has_flavors_left(&key("b")));
+    cluster.change("b", |w| w.spec.queue_name = "r".into());
+    assert!(!cluster.engine.has_flavors_left(&key("b")));
+}
+
+#[test]
+fn a_back_off_that_ended_competes_at_once() {
+    let mut cluster = Cluster::new(Config::new());
+    cluster.queue(queue("q", None, 4, NEVER));
+    let mut w = cluster.workload("w", "q", 1, 0);
+    w.status.requeue_state =
+        Some(slicegate_workload::RequeueState { count: Some(1), requeue_at: Some(cluster.now.plus_seconds(60)) });
+    cluster.put(w);
+    ready(&mut cluster, "w");
+    assert!(!cluster.engine.has_heads(cluster.now), "whatever it says meanwhile");
+    cluster.now = cluster.now.plus_seconds(60);
+    ready(&mut cluster, "w");
+    assert!(cluster.engine.has_heads(cluster.now), "no batch of parked workloads has to take it along");
+}
+
+#[test]
+fn what_is_freed_before_all_checks_are_answered_wakes_others() {
+    let mut cluster = parked();
+    cluster.change("runs", |w| {
+        w.status.conditions.remove(&ConditionType::Admitted);
+    });
+    cluster.engine.flush(cluster.now);
+    while cluster.engine.has_heads(cluster.now) {
+        cluster.cycle();
+    }
+    cluster.change("runs", |w| {
+        w.status.reclaimable_pods = vec![slicegate_workload::ReclaimablePods { name: "main".into(), count: 1 }];
+    });
+    cluster.now = cluster.now.plus_seconds(1);
+    cluster.cycle();
+    assert!(cluster.get("waits").has_quota_reservation());
+}
+
+#[test]
 fn of_an_elastic_job_one_workload_after_the_other_is_admitted() {
     let mut config = Config::new();
     config.gates.elastic_jobs_via_workload_slices = true;

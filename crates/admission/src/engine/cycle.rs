@@ -63,6 +63,8 @@ pub(super) struct Candidate {
     pub(super) targets: Vec<Target>,
     /// Whether there would be victims if it were not for places.
     pub(super) quota_alone: bool,
+    /// Whether its scan of flavors did not see the first of them.
+    pub(super) resumed: bool,
     /// The slice that it replaces, while that holds quota in the same ClusterQueue.
     pub(super) slice: Option<WorkloadRef>,
     pub(super) step: Step,
@@ -95,6 +97,7 @@ impl Candidate {
             slices: Slices::new(),
             targets: Vec::new(),
             quota_alone: false,
+            resumed: false,
             slice: None,
             step: Step::NotNominated,
             requeue: Requeue::Generic,
@@ -294,6 +297,7 @@ impl Engine {
         c.slices = if c.second_pass.is_none() { assigned.slices } else { Slices::new() };
         c.targets = assigned.targets;
         c.quota_alone = assigned.quota_alone;
+        c.resumed = assigned.resumed;
         c.slice = assigned.slice;
     }
 

@@ -124,6 +124,31 @@ impl Engine {
         });
     }
 
+    /// Lets workloads compete again that were parked after a scan of flavors that did not see the first of them: it had room for
+    /// them before another workload came in between, and that may not have taken it. Returns whether there are any.
+    ///
+    /// A cycle of Kueue does not do this; they wait there until something else changes. Whoever runs cycles until nothing
+    /// happens does it once at the end.
+    pub fn reconsider_cut_short(&mut self) -> bool {
+        let all = std::mem::take(&mut self.cut_short);
+        let mut any = false;
+        for id in all {
+            let Some(node) = self.node_of(id) else { continue };
+            let Some(class) = self.state.records.get(id).map(|r| r.class) else { continue };
+            let place = self.places.get(id);
+            any |= self
+                .with_queue(node, |queue, places, order| {
+                    let parked = matches!(place, Place::Grouped(..)) && queue.is_parked(place);
+                    if parked {
+                        queue.revive_class(class, places, order);
+                    }
+                    parked
+                })
+                .unwrap_or_default();
+        }
+        any
+    }
+
     /// Lets a workload that is parked until something changes compete again, and no other that is like it.
     pub(super) fn unpark(&mut self, id: WorkloadId) {
         let place = self.places.get(id);

@@ -139,6 +139,32 @@ fn a_scan_that_was_interrupted_goes_on() {
 }
 
 #[test]
+fn who_was_parked_after_half_a_scan_is_looked_at_again() {
+    let mut cluster = Cluster::new(Config::new());
+    for name in ["first", "second"] {
+        cluster.engine.set_flavor(cluster.now, FlavorSpec { name: name.into(), ..FlavorSpec::default() });
+    }
+    for name in ["p", "q"] {
+        let spec = ClusterQueueSpec { cohort: Some("all".into()), ..two_flavors(name) };
+        cluster.queue(spec);
+    }
+    assert!(!cluster.engine.reconsider_cut_short());
+    cluster.submit("a", "p", 6, 0);
+    cluster.submit("b", "q", 6, 0);
+    cluster.submit("like-b", "q", 6, 0);
+    cluster.cycle();
+    // Before the rest of the flavors is tried the one that came in between is gone.
+    cluster.finish("a");
+    cluster.cycle();
+    assert!(!cluster.get("b").has_quota_reservation() && !cluster.engine.has_heads(cluster.now));
+    assert!(cluster.engine.reconsider_cut_short());
+    assert!(!cluster.engine.reconsider_cut_short(), "once");
+    cluster.check("after that");
+    cluster.cycle();
+    assert!(cluster.get("b").has_quota_reservation());
+}
+
+#[test]
 fn a_scan_begins_anew_in_another_queue() {
     let mut cluster = Cluster::new(Config::new());
     for name in ["first", "second"] {

@@ -32,9 +32,13 @@ impl Controller {
         // Heads that were looked at since the last one that made a difference, and how often their scans of flavors came to
         // an end since: once each was looked at with all of its flavors, to look again would change nothing.
         let mut seen: BTreeMap<Key, u8> = BTreeMap::new();
+        let mut reconsidered = false;
         for _ in 0..most {
             if !self.engine.has_heads(now) {
-                break;
+                if std::mem::replace(&mut reconsidered, true) || !self.engine.reconsider_cut_short() {
+                    break;
+                }
+                seen.clear();
             }
             let cycle = self.engine.cycle(now);
             let heads: Vec<Key> = cycle.entries.iter().map(|e| e.workload.clone()).collect();
@@ -43,6 +47,7 @@ impl Controller {
             self.take_decisions(now, cycle);
             if progressed {
                 seen.clear();
+                reconsidered = false;
                 continue;
             }
             let mut news = false;
@@ -53,7 +58,10 @@ impl Controller {
                 news |= *scans < WHOLE_SCANS;
             }
             if !news {
-                break;
+                if std::mem::replace(&mut reconsidered, true) || !self.engine.reconsider_cut_short() {
+                    break;
+                }
+                seen.clear();
             }
         }
     }

@@ -89,6 +89,8 @@ struct InFlight {
     manager: &'static str,
     /// What was written; `None` for a deletion.
     written: Option<(Object, Part)>,
+    /// What was written, or the object that is deleted as it was known.
+    about: Option<Object>,
     then: Then,
     /// How often no answer came. What was decided stands until it is known whether the write happened.
     unanswered: u32,
@@ -402,9 +404,13 @@ impl Controller {
                     }
                     None => {
                         // It is remembered as gone, so that a late report does not bring it back.
-                        if let Some(old) = self.store.get(&reference).cloned() {
-                            self.store.remove(&old);
-                            self.mark(&old, None);
+                        let known = self.store.get(&reference).cloned();
+                        if let Some(old) = &known {
+                            self.store.remove(old);
+                        }
+                        // Seen to go before the answer came: whoever waited for the answer looks again.
+                        if let Some(gone) = known.or(flight.about) {
+                            self.mark(&gone, None);
                         }
                     }
                 }
@@ -422,7 +428,7 @@ impl Controller {
                 }
                 let until = now.plus_micros(backoff(self.store.failures(&reference)));
                 // Whoever wanted the object looks again when it may be written again.
-                if let Some(owner) = flight.written.as_ref().and_then(|(object, _)| owner_ref(object.metadata())) {
+                if let Some(owner) = flight.about.as_ref().and_then(|object| owner_ref(object.metadata())) {
                     self.wake(&owner, until);
                 }
                 match error {
@@ -762,8 +768,9 @@ impl Controller {
             Operation::UpdateStatus(o) => Some((o.clone(), Part::Status)),
             Operation::Delete { .. } => None,
         };
+        let about = written.as_ref().map(|(object, _)| object).or_else(|| self.store.get(&object)).cloned();
         self.store.lock(&object, id);
-        self.in_flight.insert(id, InFlight { object, manager, written, then, unanswered: 0 });
+        self.in_flight.insert(id, InFlight { object, manager, written, about, then, unanswered: 0 });
         self.out.writes.push(Write { id, manager, operation });
     }
 

@@ -102,6 +102,8 @@ pub enum Skip {
     FavorableVariantAdmitted,
     /// The running variant may not be given up for this one.
     BelowLastAcceptableFlavor,
+    /// Another workload of the same elastic job, which it does not replace, holds quota.
+    OtherSliceHoldsQuota,
     /// It could not be counted (its ClusterQueue vanished, say).
     Failed,
 }

@@ -9,7 +9,7 @@
 //! 1. [`Engine::set_workload`] puts a pending workload into the queue of its ClusterQueue.
 //! 2. [`Engine::cycle`] takes one head of every active ClusterQueue, finds flavors and victims for each, puts them in order
 //!    and commits them one after another. Its answer is a list of statuses and evictions to write.
-//! 3. The caller writes them and reports back ([`Engine::admission_written`], [`Engine::eviction_written`]), and hands in
+//! 3. The caller writes them and reports back ([`Engine::admission_written`], [`Engine::eviction_written`], [`Engine::decline_written`]), and hands in
 //!    each object again as it now stands.
 //!
 //! ```

@@ -43,6 +43,8 @@ pub(crate) enum Report {
     Admission,
     /// The write of an eviction.
     Eviction,
+    /// The write of why a workload waits.
+    Decline,
 }
 
 /// What follows from a write once it is known how it fared.
@@ -87,6 +89,8 @@ struct InFlight {
     manager: &'static str,
     /// What was written; `None` for a deletion.
     written: Option<(Object, Part)>,
+    /// What was written, or the object that is deleted as it was known.
+    about: Option<Object>,
     then: Then,
     /// How often no answer came. What was decided stands until it is known whether the write happened.
     unanswered: u32,
@@ -335,7 +339,8 @@ impl Controller {
     /// Whether it is not known yet if a write happened whose answer says that it did not: an earlier try of it went without an
     /// answer, and the object has not been seen since. If so it is tried again later.
     fn waits_for_answer(&mut self, now: Timestamp, id: WriteId, flight: &InFlight, error: &WriteError) -> bool {
-        if flight.then.reports.is_empty() {
+        // Why a workload waits is found out anew.
+        if flight.then.reports.iter().all(|report| *report == Report::Decline) {
             return false;
         }
         let unknown = match error {
@@ -430,9 +435,13 @@ impl Controller {
                     }
                     None => {
                         // It is remembered as gone, so that a late report does not bring it back.
-                        if let Some(old) = self.store.get(&reference).cloned() {
-                            self.store.remove(&old);
-                            self.mark(&old, None);
+                        let known = self.store.get(&reference).cloned();
+                        if let Some(old) = &known {
+                            self.store.remove(old);
+                        }
+                        // Seen to go before the answer came: whoever waited for the answer looks again.
+                        if let Some(gone) = known.or(flight.about) {
+                            self.mark(&gone, None);
                         }
                     }
                 }
@@ -455,7 +464,7 @@ impl Controller {
                 }
                 let until = now.plus_micros(backoff(self.store.failures(&reference)));
                 // Whoever wanted the object looks again when it may be written again.
-                if let Some(owner) = flight.written.as_ref().and_then(|(object, _)| owner_ref(object.metadata())) {
+                if let Some(owner) = flight.about.as_ref().and_then(|object| owner_ref(object.metadata())) {
                     self.wake(&owner, until);
                 }
                 match error {
@@ -510,8 +519,10 @@ impl Controller {
             self.mark_stale(key);
         }
         for report in reports {
-            self.touched = true;
+            // That a workload was told why it waits changes nothing.
+            self.touched |= *report != Report::Decline || written != Written::Ok;
             match report {
+                Report::Decline => self.engine.decline_written(now, key, written),
                 Report::Admission => self.engine.admission_written(now, key, written),
                 Report::Eviction => self.engine.eviction_written(now, key, written),
             }
@@ -812,8 +823,9 @@ impl Controller {
             Operation::UpdateStatus(o) => Some((o.clone(), Part::Status)),
             Operation::Delete { .. } => None,
         };
+        let about = written.as_ref().map(|(object, _)| object).or_else(|| self.store.get(&object)).cloned();
         self.store.lock(&object, id);
-        self.in_flight.insert(id, InFlight { object, manager, written, then, unanswered: 0, gone: None });
+        self.in_flight.insert(id, InFlight { object, manager, written, about, then, unanswered: 0, gone: None });
         self.out.writes.push(Write { id, manager, operation });
     }
 

@@ -7,7 +7,8 @@ use slicegate_admission::lifecycle::assigned_nodes;
 use slicegate_admission::{CheckSpec, Written};
 use slicegate_api::{Kind, Object, ObjectRef, convert, kueue};
 use slicegate_workload::{
-    ClusterQueueSpec, CohortSpec, FlavorSpec, Key, LocalQueueSpec, ResourceList, Timestamp, TopologySpec, Workload,
+    ClusterQueueSpec, CohortSpec, Condition, ConditionType, FlavorSpec, Key, LocalQueueSpec, ResourceList, Status,
+    Timestamp, TopologySpec, Workload,
 };
 
 use crate::controller::{Controller, Report, event};
@@ -74,6 +75,41 @@ fn remove_from<Q: Ord + ?Sized, K: Ord + std::borrow::Borrow<Q>>(
 
 fn boxed(labels: Option<&BTreeMap<String, String>>) -> BTreeMap<Box<str>, Box<str>> {
     labels.into_iter().flatten().map(|(k, v)| (k.as_str().into(), v.as_str().into())).collect()
+}
+
+/// Whether a workload waits as it did before, and only says something else about it. That is a consequence of cycles, and no
+/// reason for another one: they might word it differently each time.
+fn waits_as_before(old: &Workload, new: &Workload) -> bool {
+    let waits =
+        |w: &Workload| w.spec.active && w.status.admission.is_none() && !w.has_quota_reservation() && !w.is_finished();
+    let told = |c: &&Condition| {
+        !matches!(c.kind, ConditionType::QuotaReserved | ConditionType::Admitted) || c.status == Status::True
+    };
+    let conditions = || old.status.conditions.iter().filter(told).eq(new.status.conditions.iter().filter(told));
+    let rest = || {
+        let (a, b) = (&old.status, &new.status);
+        a.admission_checks == b.admission_checks
+            && a.requeue_state == b.requeue_state
+            && a.reclaimable_pods == b.reclaimable_pods
+            && a.accumulated_past_execution_time_seconds == b.accumulated_past_execution_time_seconds
+            && a.evictions == b.evictions
+            && a.unhealthy_nodes == b.unhealthy_nodes
+            && a.cluster_name == b.cluster_name
+            && a.nominated_cluster_names == b.nominated_cluster_names
+            && a.preemption_gates == b.preemption_gates
+    };
+    let spec = || {
+        old.uid == new.uid
+            && old.created == new.created
+            && old.generation == new.generation
+            && old.labels == new.labels
+            && old.annotations == new.annotations
+            && old.owned_by_pod == new.owned_by_pod
+            && old.variant_of == new.variant_of
+            && old.deleting == new.deleting
+            && old.spec == new.spec
+    };
+    waits(old) && waits(new) && conditions() && rest() && spec()
 }
 
 /// The value of the condition `Active` of an admission check.
@@ -372,8 +408,8 @@ impl Controller {
         if waits && self.fed.workloads.get(&key).is_some_and(|w| **w == workload) {
             return;
         }
-        self.set_aside.remove(&key);
-        self.touched = true;
+        let competes_again = self.set_aside.remove(&key);
+        self.touched |= competes_again || self.fed.workloads.get(&key).is_none_or(|old| !waits_as_before(old, &workload));
         self.index_workload(&key, Some(&workload));
         self.drop_outdated_admission(now, &key, &workload);
         let mut told = workload.clone();

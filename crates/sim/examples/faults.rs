@@ -77,7 +77,7 @@ fn run() -> Result<ExitCode, String> {
         return match attempt(plan) {
             Ok(figures) => {
                 plan.trace().iter().for_each(|line| println!("{line}"));
-                println!("{figures:?}");
+                println!("{figures}");
                 Ok(ExitCode::SUCCESS)
             }
             Err(failure) => {
@@ -107,11 +107,11 @@ fn run() -> Result<ExitCode, String> {
         }
         runs += 1;
         if runs.is_multiple_of(2000) {
-            eprintln!("{runs} runs, {total:?}, {:.0} s", start.elapsed().as_secs_f64());
+            eprintln!("{runs} runs, {total}, {:.0} s", start.elapsed().as_secs_f64());
         }
     }
     let seconds = start.elapsed().as_secs_f64();
-    println!("{runs} runs, {failures} of them failed, {total:?}, {seconds:.1} s");
+    println!("{runs} runs, {failures} of them failed, {total}, {seconds:.1} s");
     Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -30,6 +30,8 @@ pub(super) struct Assigned {
     pub(super) slice: Option<WorkloadRef>,
     /// Whole slices that it takes.
     pub(super) slices: Slices,
+    /// Whether the scan of flavors went on where the one before was interrupted, and did not see the first of them.
+    pub(super) resumed: bool,
 }
 
 struct Oracle<'a> {
@@ -230,7 +232,8 @@ impl Engine {
             });
         }
         // [quirk] A slice is only given up in favour of its successor if that fits or has victims.
-        Some(Assigned { assignment, targets, quota_alone, slice: slice.filter(|_| !dropped), slices: taken })
+        let slice = slice.filter(|_| !dropped);
+        Some(Assigned { assignment, targets, quota_alone, slice, slices: taken, resumed: last.is_some() })
     }
 
     /// The workload of this key, if it holds quota of the ClusterQueue that it may hand on: one that is evicted gives its quota

@@ -4,13 +4,14 @@ use slicegate_flavor::{Assignment, Catalogue, Mode};
 use slicegate_placement::Usage;
 use slicegate_preemption::{Target, WorkloadRef, World as _};
 use slicegate_quota::{Amount, FlavorResourceId, NodeId};
-use slicegate_workload::{CheckState, PodSet, Timestamp, WorkloadStatus};
+use slicegate_workload::{PodSet, Timestamp, WorkloadStatus};
 
 use super::Engine;
 use super::fair::Tournament;
 use super::ids::WorkloadId;
 use super::slices::Slices;
 use super::state::NamespaceFact;
+use super::workloads::has_failed_checks;
 use crate::{Cycle, Event, Inadmissible, Outcome, StatusWrite};
 
 /// How far an entry came.
@@ -62,6 +63,8 @@ pub(super) struct Candidate {
     pub(super) targets: Vec<Target>,
     /// Whether there would be victims if it were not for places.
     pub(super) quota_alone: bool,
+    /// Whether its scan of flavors did not see the first of them.
+    pub(super) resumed: bool,
     /// The slice that it replaces, while that holds quota in the same ClusterQueue.
     pub(super) slice: Option<WorkloadRef>,
     pub(super) step: Step,
@@ -94,6 +97,7 @@ impl Candidate {
             slices: Slices::new(),
             targets: Vec::new(),
             quota_alone: false,
+            resumed: false,
             slice: None,
             step: Step::NotNominated,
             requeue: Requeue::Generic,
@@ -133,6 +137,7 @@ impl Engine {
         self.kept_places.clear();
         self.kept_slices.clear();
         self.given_places.clear();
+        self.given_slices.clear();
         let heads = self.heads(now);
         if heads.is_empty() {
             return cycle;
@@ -240,8 +245,7 @@ impl Engine {
             }
             (c.outcome, c.reason, c.message) = (Outcome::Inadmissible(why), reason, message);
         };
-        let failed = |s: CheckState| matches!(s, CheckState::Retry | CheckState::Rejected);
-        if record.status.rest().admission_checks.iter().any(|a| failed(a.state)) {
+        if has_failed_checks(&record.status) {
             let message = "The workload has failed admission checks".to_owned();
             return refuse(Inadmissible::FailedChecks, "PendingEvaluation", message);
         }
@@ -293,6 +297,7 @@ impl Engine {
         c.slices = if c.second_pass.is_none() { assigned.slices } else { Slices::new() };
         c.targets = assigned.targets;
         c.quota_alone = assigned.quota_alone;
+        c.resumed = assigned.resumed;
         c.slice = assigned.slice;
     }
 

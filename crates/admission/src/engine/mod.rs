@@ -127,6 +127,10 @@ pub struct Engine {
     kept_slices: slices::Slices,
     /// Places that were given away for good in the cycle that is running.
     given_places: Vec<slicegate_placement::Usage>,
+    /// Workloads of elastic jobs that the cycle that is running admitted.
+    given_slices: Vec<WorkloadId>,
+    /// Workloads that were parked after a scan of flavors that did not see the first of them.
+    cut_short: Vec<WorkloadId>,
     cycles: u64,
     /// How many workloads there ever were.
     serials: u64,
@@ -204,6 +208,8 @@ impl Engine {
             kept_places: Vec::new(),
             kept_slices: Vec::new(),
             given_places: Vec::new(),
+            given_slices: Vec::new(),
+            cut_short: Vec::new(),
             cycles: 0,
             serials: 0,
             epochs: BTreeMap::new(),

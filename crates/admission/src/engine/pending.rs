@@ -3,8 +3,9 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
+use slicegate_flavor::LastTried;
 use slicegate_quota::NodeId;
-use slicegate_workload::{ConditionType, QueueingStrategy, Timestamp};
+use slicegate_workload::{ConditionType, Key, QueueingStrategy, Timestamp};
 
 use super::Engine;
 use super::ids::{ClassId, LocalQueueId, WorkloadId};
@@ -121,6 +122,50 @@ impl Engine {
                 queue.wait(id, places);
             }
         });
+    }
+
+    /// Lets workloads compete again that were parked after a scan of flavors that did not see the first of them: it had room for
+    /// them before another workload came in between, and that may not have taken it. Returns whether there are any.
+    ///
+    /// A cycle of Kueue does not do this; they wait there until something else changes. Whoever runs cycles until nothing
+    /// happens does it once at the end.
+    pub fn reconsider_cut_short(&mut self) -> bool {
+        let all = std::mem::take(&mut self.cut_short);
+        let mut any = false;
+        for id in all {
+            let Some(node) = self.node_of(id) else { continue };
+            let Some(class) = self.state.records.get(id).map(|r| r.class) else { continue };
+            let place = self.places.get(id);
+            any |= self
+                .with_queue(node, |queue, places, order| {
+                    let parked = matches!(place, Place::Grouped(..)) && queue.is_parked(place);
+                    if parked {
+                        queue.revive_class(class, places, order);
+                    }
+                    parked
+                })
+                .unwrap_or_default();
+        }
+        any
+    }
+
+    /// Lets a workload that is parked until something changes compete again, and no other that is like it.
+    pub(super) fn unpark(&mut self, id: WorkloadId) {
+        let place = self.places.get(id);
+        let Some(node) = self.node_of(id) else { return };
+        let Some((class, queue_id)) = self.state.records.get(id).map(|r| (r.class, r.queue)) else { return };
+        self.with_queue(node, |queue, places, order| {
+            if matches!(place, Place::Grouped(..)) && queue.is_parked(place) {
+                queue.remove(id, places, order);
+                queue.insert(id, class, queue_id, true, places, order);
+            }
+        });
+    }
+
+    /// Whether a workload's scan of flavors was interrupted: the next cycle goes on from there.
+    pub fn has_flavors_left(&self, workload: &Key) -> bool {
+        let record = self.state.records.find(workload).and_then(|id| self.state.records.get(id));
+        record.and_then(|r| r.last.as_deref()).is_some_and(LastTried::has_pending)
     }
 
     /// Whether workloads that are like one that failed are parked with it.

@@ -41,6 +41,8 @@ impl Engine {
             c.step = Step::Postponed;
             c.requeue = Requeue::AtOnce;
             c.outcome = Outcome::Postponed;
+            // The flavor was not found wanting: it is the first to be tried again.
+            self.forget_progress(c.id);
             return;
         }
         if self.config.gates.concurrent_admission && self.better_variant_runs(c) {
@@ -50,6 +52,10 @@ impl Engine {
                 "PendingEvaluation",
                 "A more favorable variant is already admitted",
             );
+        }
+        if self.other_slice_holds_quota(c) {
+            let text = "Another workload of the same elastic job holds quota";
+            return skip(c, Skip::OtherSliceHoldsQuota, "PendingEvaluation", text);
         }
         let mut room = self.room(c);
         let gates = self.config.gates;
@@ -157,6 +163,9 @@ impl Engine {
         }
         self.admit(now, c);
         self.given_places.extend_from_slice(&c.places);
+        if self.is_elastic(c.id) {
+            self.given_slices.push(c.id);
+        }
         self.admitted_in_cycle = self.admitted_in_cycle.saturating_add(1);
         cycle.progressed = true;
     }
@@ -335,6 +344,30 @@ impl Engine {
         let gates = &self.config.gates;
         (gates.concurrent_admission || gates.multi_kueue_orchestrated_preemption)
             && self.state.records.get(id).is_some_and(|r| r.closed_gate)
+    }
+
+    /// Whether a workload of the same elastic job holds quota and the entry does not replace it: it is to end first. A job that
+    /// changed its size while its first workload was being made may have two that know nothing of each other.
+    ///
+    /// Kueue does not ask this: its only controller makes one after the other.
+    fn other_slice_holds_quota(&self, c: &Candidate) -> bool {
+        if c.second_pass.is_some() || !self.is_elastic(c.id) {
+            return false;
+        }
+        let Some(record) = self.state.records.get(c.id).filter(|r| r.job_uid.is_some()) else { return false };
+        let replaces = record.extras.as_deref().and_then(|e| e.replaces.as_ref());
+        let holders = self.state.queues.iter().flatten().flat_map(|q| q.holders.iter());
+        let holders = holders.map(|w| WorkloadId::from_index(w.index()));
+        let others = holders.chain(self.given_slices.iter().copied()).filter_map(|id| self.state.records.get(id));
+        others.filter(|other| other.job_uid == record.job_uid).any(|other| {
+            other.key != record.key && other.key.namespace == record.key.namespace && replaces != Some(&other.key)
+        })
+    }
+
+    /// Whether a workload is a slice of an elastic job.
+    fn is_elastic(&self, id: WorkloadId) -> bool {
+        self.config.gates.elastic_jobs_via_workload_slices
+            && self.state.records.get(id).and_then(|r| r.extras.as_deref()).is_some_and(|e| e.elastic)
     }
 
     // ----- preemption ----------------------------------------------------------------------------------------------

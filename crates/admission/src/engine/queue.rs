@@ -301,6 +301,20 @@ impl PendingQueue {
         }
     }
 
+    /// Lets every parked workload of a class compete again.
+    pub(super) fn revive_class(&mut self, class: ClassId, places: &mut Places, order: &impl Order) {
+        self.blocked.remove(&class);
+        let keys: Vec<(ClassId, LocalQueueId)> = self
+            .parked
+            .range((class, LocalQueueId::from_index(0))..)
+            .take_while(|((c, _), _)| *c == class)
+            .map(|(&key, _)| key)
+            .collect();
+        for key in keys {
+            self.flip(key, true, places, order);
+        }
+    }
+
     /// Lets every parked workload whose LocalQueue is accepted compete again, and every one whose back-off is over. Returns
     /// whether one did.
     pub(super) fn revive(

@@ -136,6 +136,9 @@ impl Engine {
             self.remember_preemptor(node, PreemptorRecord { workload: id, generation, sticky: !is_strict });
         }
         let knows_classes = self.knows_classes(node);
+        if c.resumed && !immediate && self.cut_short.last() != Some(&id) {
+            self.cut_short.push(id);
+        }
         self.with_queue(node, |queue, places, order| {
             if expired && (immediate || queue.flush_cycle >= queue.pop_cycle || pending_flavors) {
                 queue.insert(id, class, local_queue, true, places, order);

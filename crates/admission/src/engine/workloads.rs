@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use slicegate_quota::{Amount, FlavorResourceId};
 use slicegate_workload::{
-    ALLOWED_FLAVORS, ConditionType, Key, LimitRangeSummary, PRIORITY_BOOST, QueueOrder, Stage, Status, Timestamp,
-    Workload, WorkloadSpec, WorkloadUsage,
+    ALLOWED_FLAVORS, CheckState, ConditionType, Key, LimitRangeSummary, PRIORITY_BOOST, QueueOrder, Stage, Status,
+    Timestamp, Workload, WorkloadSpec, WorkloadUsage,
 };
 
 use super::Engine;
@@ -115,8 +115,11 @@ impl Engine {
         };
         let (old_phase, old_queue, old_position) = (old.phase, old.queue, old.queue_position);
         let gone = new.phase == Stage::Finished || !new.active;
-        let shrinks = old_phase == Stage::Admitted
-            && new.phase == Stage::Admitted
+        // Kueue lets others have what is freed only of workloads that are admitted; one whose checks are not answered yet may
+        // have pods that somebody else started.
+        let keeps = matches!(old_phase, Stage::QuotaReserved | Stage::Admitted)
+            && matches!(new.phase, Stage::QuotaReserved | Stage::Admitted);
+        let shrinks = keeps
             && (old.status.rest().reclaimable_pods != new.status.rest().reclaimable_pods
                 || self.scaled_down(old, &new)
                 || class_changed(old, &new));
@@ -227,6 +230,7 @@ impl Engine {
             || old.status.rest().reclaimable_pods != new.status.rest().reclaimable_pods
             || differs(&ConditionType::Evicted)
             || differs(&ConditionType::Requeued)
+            || (has_failed_checks(&old.status) && !has_failed_checks(&new.status))
             || old.closed_gate != new.closed_gate
     }
 
@@ -461,6 +465,12 @@ impl Engine {
 fn evicted_since(before: &Stored, shown: &Stored) -> bool {
     let evicted = |s: &Stored| s.conditions.get(&ConditionType::Evicted).filter(|c| c.status == Status::True).cloned();
     evicted(shown).is_some_and(|c| evicted(before) != Some(c))
+}
+
+/// Whether an admission check of a workload keeps it from being considered.
+pub(super) fn has_failed_checks(status: &Stored) -> bool {
+    let failed = |state: CheckState| matches!(state, CheckState::Retry | CheckState::Rejected);
+    status.rest().admission_checks.iter().any(|check| failed(check.state))
 }
 
 /// Whether a change of priority lets parked workloads be looked at again.

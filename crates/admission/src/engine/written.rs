@@ -54,6 +54,18 @@ impl Engine {
         }
     }
 
+    /// Reports how the write of why a workload waits ended: the status of an [`Entry`](crate::Entry) that was not admitted.
+    /// Without success the workload is looked at again by a later cycle, which says anew what keeps it waiting.
+    pub fn decline_written(&mut self, now: Timestamp, workload: &Key, result: Written) {
+        self.state.now = now;
+        if result != Written::Failed {
+            return;
+        }
+        if let Some(id) = self.state.records.find(workload) {
+            self.unpark(id);
+        }
+    }
+
     /// Reports how the write of an [`Eviction`](crate::Eviction) ended. Without success it is decided anew by a later cycle.
     pub fn eviction_written(&mut self, now: Timestamp, workload: &Key, result: Written) {
         self.state.now = now;

@@ -10,3 +10,4 @@ mod random;
 mod reported;
 mod slices;
 mod topology;
+mod waiting;

@@ -1,6 +1,6 @@
 //! Scheduling cycles, and what follows from their decisions.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use slicegate_admission::{Cycle, Entry, Event, Eviction, Outcome};
 use slicegate_workload::{ConditionType, Key, Timestamp};
@@ -8,6 +8,10 @@ use slicegate_workload::{ConditionType, Key, Timestamp};
 use crate::controller::{Controller, Report, Then, event};
 use crate::io::{EventRecord, EventType, field_manager};
 use crate::store::workload_ref;
+
+/// How often a head's scan of flavors comes to an end before it is known to find nothing: the first may have begun in the
+/// middle.
+const WHOLE_SCANS: u8 = 2;
 
 fn record(told: &Event) -> EventRecord {
     let kind = match told.kind {
@@ -25,11 +29,16 @@ impl Controller {
             return;
         }
         self.engine.flush(now);
-        // Heads that were looked at since the last one that made a difference: to look at them again would change nothing.
-        let mut seen: BTreeSet<Key> = BTreeSet::new();
+        // Heads that were looked at since the last one that made a difference, and how often their scans of flavors came to
+        // an end since: once each was looked at with all of its flavors, to look again would change nothing.
+        let mut seen: BTreeMap<Key, u8> = BTreeMap::new();
+        let mut reconsidered = false;
         for _ in 0..most {
             if !self.engine.has_heads(now) {
-                break;
+                if std::mem::replace(&mut reconsidered, true) || !self.engine.reconsider_cut_short() {
+                    break;
+                }
+                seen.clear();
             }
             let cycle = self.engine.cycle(now);
             let heads: Vec<Key> = cycle.entries.iter().map(|e| e.workload.clone()).collect();
@@ -38,14 +47,21 @@ impl Controller {
             self.take_decisions(now, cycle);
             if progressed {
                 seen.clear();
+                reconsidered = false;
                 continue;
             }
             let mut news = false;
             for head in heads {
-                news |= seen.insert(head);
+                let ended = !self.engine.has_flavors_left(&head);
+                let scans = seen.entry(head).or_insert(0);
+                *scans = scans.saturating_add(u8::from(ended));
+                news |= *scans < WHOLE_SCANS;
             }
             if !news {
-                break;
+                if std::mem::replace(&mut reconsidered, true) || !self.engine.reconsider_cut_short() {
+                    break;
+                }
+                seen.clear();
             }
         }
     }
@@ -74,7 +90,7 @@ impl Controller {
         if let Some(status) = &entry.status {
             let then = Then {
                 events: entry.events.iter().map(record).collect(),
-                reports: if admitted { vec![Report::Admission] } else { Vec::new() },
+                reports: vec![if admitted { Report::Admission } else { Report::Decline }],
                 ends: ends.into_iter().collect(),
                 ..Then::default()
             };

@@ -6,7 +6,7 @@ use slicegate_workload::{Key, Timestamp};
 use super::job::JobView;
 use super::prebuilt::prebuilt_name;
 use super::slices::Choice;
-use super::start::is_stopping;
+use super::start::is_yet_to_stop;
 use crate::controller::Controller;
 use crate::jobs::label;
 use crate::keys;
@@ -84,8 +84,10 @@ impl Controller {
             self.delete_workload(view, key, found.is_some());
         }
         if let Some(key) = update {
-            // A stop that was begun is ended first: what the job asks for now is what was put into it.
-            if !is_stopping(&view.object) || self.stop_job(view, Some(&key), "") {
+            // Until its pods are as they were, only the Workload knows how that was.
+            if is_yet_to_stop(&view.object) {
+                self.stop_job(view, Some(&key), "");
+            } else {
                 self.update_workload(view, &key);
             }
             return None;

@@ -121,11 +121,7 @@ impl Controller {
         key: &Key,
         next: impl Fn(&mut Self, Timestamp, &JobView, &Key),
     ) {
-        let started = match &view.object {
-            Object::Job(job) => job.status.as_ref().is_some_and(|s| s.start_time.is_some()),
-            _ => false,
-        };
-        if started || is_stopping(&view.object) {
+        if is_yet_to_stop(&view.object) {
             self.stop_job(view, Some(key), "");
         } else {
             next(self, now, view, key);
@@ -141,11 +137,11 @@ impl Controller {
         workload: &Workload,
         evicted: &slicegate_workload::Condition,
     ) {
-        let is_as_it_was = self.stop_job(view, Some(key), &evicted.message);
+        let as_before = self.stop_job(view, Some(key), &evicted.message);
         let gates = self.config.engine.gates;
         let at = At { now, generation: workload.generation };
-        // Before, what it asks for is what was put into it.
-        let stopped = view.suspended && !view.active && is_as_it_was;
+        // What its pods were like before is known as long as it has its place.
+        let stopped = view.suspended && !view.active && as_before;
         if stopped
             && workload.has_quota_reservation()
             && let Some(plan) = self.plan(key)
@@ -168,6 +164,13 @@ impl Controller {
             }
         }
     }
+}
+
+/// Whether a suspended job is still as it was started: a batch Job is stopped in several steps, and its pods are made as they
+/// were in the last one.
+pub(super) fn is_yet_to_stop(object: &Object) -> bool {
+    let started = matches!(object, Object::Job(job) if job.status.as_ref().is_some_and(|s| s.start_time.is_some()));
+    started || is_stopping(object)
 }
 
 /// Whether a stop was begun - a batch Job is stopped in several steps - and is not done.

@@ -3,7 +3,7 @@
 use crate::api::World;
 use serde_json::{Value, json};
 use slicegate_api::{Kind, ObjectRef, convert};
-use slicegate_controller::Configuration;
+use slicegate_controller::{Configuration, WriteError};
 use slicegate_workload::{CheckState, ConditionType, Key};
 
 fn quotas(name: &str, cpu: &str, memory: &str, tpu: &str) -> Value {
@@ -229,7 +229,7 @@ fn a_request_that_could_not_be_deleted_is_deleted_later() {
         let object = write.operation.object();
         let lost = matches!(write.operation, slicegate_controller::Operation::Delete { .. }) && failures > 0;
         failures -= i32::from(lost);
-        lost.then(|| slicegate_controller::WriteError::Unavailable { object, why: "timeout".to_owned() })
+        lost.then(|| WriteError::Unavailable { object, why: "timeout".to_owned() })
     });
     let workload = ObjectRef::new(Kind::Workload, "default", world.key(&second).name);
     world.edit(&workload, |v| v["spec"]["active"] = false.into());
@@ -238,4 +238,32 @@ fn a_request_that_could_not_be_deleted_is_deleted_later() {
         world.advance(5);
     }
     assert!(!world.api.objects.contains_key(&first_request), "an evicted workload needs no capacity");
+}
+
+#[test]
+fn what_a_request_needs_is_made_again_if_it_could_not_be_written() {
+    for kind in [Kind::PodTemplate, Kind::ProvisioningRequest] {
+        let mut world = world(1);
+        let mut failures = 2;
+        world.fault = Box::new(move |write| {
+            let object = write.operation.object();
+            if object.kind != kind || failures == 0 {
+                return None;
+            }
+            failures -= 1;
+            Some(WriteError::Unavailable { object, why: "connection refused".to_owned() })
+        });
+        let (_, job) = two_jobs(&mut world);
+        let requests = |world: &World| world.api.objects.keys().filter(|r| r.kind == Kind::ProvisioningRequest).count();
+        assert_eq!(requests(&world), 0, "{kind:?}");
+        for _ in 0..3 {
+            if requests(&world) == 0 {
+                world.sleep();
+            }
+        }
+        assert_eq!(requests(&world), 1, "{kind:?}");
+        let first = request(&world, &world.key(&job), 1);
+        answer(&mut world, &first, &[("Accepted", "True", ""), ("Provisioned", "True", "")]);
+        assert!(world.has(&job, &ConditionType::Admitted));
+    }
 }

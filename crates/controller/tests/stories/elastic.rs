@@ -704,3 +704,31 @@ fn a_job_shrinks_below_what_it_no_longer_needs() {
     assert_eq!((counts(&world, &job), used(&world, "first")), (vec![1], "1".to_owned()));
     assert!(!suspended(&world, &job));
 }
+
+#[test]
+fn a_job_that_grows_before_it_started_starts_as_what_was_admitted() {
+    let mut world = one("2");
+    let a = world.put(job("a", 2, true));
+    // It is admitted, and nobody hears of its start.
+    let reference = a.clone();
+    world.fault = Box::new(move |write| {
+        let object = write.operation.object();
+        (object == reference).then_some(slicegate_controller::WriteError::Conflict(object))
+    });
+    world.settle();
+    assert!(world.has(&a, &ConditionType::Admitted) && suspended(&world, &a));
+    scale(&mut world, &a, 3);
+    for _ in 0..4 {
+        world.advance(1);
+        world.settle();
+    }
+    assert!(suspended(&world, &a));
+    assert_eq!(counts(&world, &a), [2, 3], "the larger one waits for quota");
+    world.fault = Box::new(|_| None);
+    for _ in 0..8 {
+        world.advance(1);
+        world.settle();
+    }
+    assert!(!suspended(&world, &a));
+    assert_eq!(counts(&world, &a), [2, 3]);
+}

@@ -1,6 +1,8 @@
 //! Jobs from creation to their end, on a small API server in memory.
 
 #[cfg(test)]
+mod again;
+#[cfg(test)]
 mod api;
 #[cfg(test)]
 mod backoff;

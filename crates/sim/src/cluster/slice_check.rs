@@ -121,13 +121,18 @@ impl World {
         };
         match check.state.as_str() {
             "Ready" => self.watch_slices(key),
-            "Pending" => match self.wanted_slices(key, &workload, &admission.pod_set_assignments) {
-                Ok(wanted) => self.form_slices(key, &workload, &wanted),
-                Err(why) => {
-                    self.set_failure(key, "ConfigurationFailure", &why);
-                    self.answer(key, "Rejected", &why, &[]);
+            "Pending" => {
+                if let Some(host) = self.lost_host(&admission.pod_set_assignments) {
+                    return self.give_up(key, "RuntimeFailure", &format!("{host} is gone"));
                 }
-            },
+                match self.wanted_slices(key, &workload, &admission.pod_set_assignments) {
+                    Ok(wanted) => self.form_slices(key, &workload, &wanted),
+                    Err(why) => {
+                        self.set_failure(key, "ConfigurationFailure", &why);
+                        self.answer(key, "Rejected", &why, &[]);
+                    }
+                }
+            }
             _ => {}
         }
     }
@@ -331,6 +336,16 @@ impl World {
             });
         }
         Ok(wanted)
+    }
+
+    /// A host of a placement that has gone since it was made.
+    fn lost_host(&self, assignments: &[PodSetAssignment]) -> Option<String> {
+        let placed = assignments.iter().filter_map(|placed| placed.topology_assignment.as_ref());
+        let plain = placed.filter_map(|placed| convert::topology_assignment(placed).ok());
+        let by_host = plain.filter(|plain| plain.levels.last().is_some_and(|level| **level == *HOSTNAME));
+        let mut hosts = by_host.flat_map(|plain| plain.domains).filter_map(|mut domain| domain.values.pop());
+        let there = |host: &str| self.nodes.by_name.get(host).and_then(|id| self.nodes.node(*id)).is_some();
+        hosts.find(|host| !there(host)).map(|host| host.to_string())
     }
 
     /// The partition of every pod of a pod set, in order of their ranks.

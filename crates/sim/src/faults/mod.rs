@@ -9,9 +9,10 @@
 //!
 //! Leaders are fenced as they are in a cluster: who loses the lease decides nothing any more, though what it has sent may arrive
 //! late, and who gets it lists everything after that. Every write names the version that it was decided on, so that a late one
-//! conflicts. A write without an answer may be tried again; it is judged by the quotas that were known when it was decided. A
-//! controller that starts has no memory of who preempted whom, so it may preempt once more what was preempted before and runs
-//! again.
+//! conflicts. A write without an answer may be tried again; what is admitted must fit into the quotas that were known then or at
+//! some time since, for others may have been admitted after it, and by other quotas. A controller that starts has no memory of
+//! who preempted whom and looks at everything; whom it preempts at rest the old one preempts, too, once it has to look at
+//! everything anew.
 //!
 //! [`Failure::shrink`] leaves out steps as long as the run still fails.
 
@@ -19,6 +20,7 @@ mod actors;
 mod dice;
 mod model;
 mod replica;
+mod rest;
 mod rules;
 mod run;
 mod server;
@@ -50,7 +52,9 @@ pub struct Figures {
     pub events: u64,
     /// Those of them that were faults.
     pub faults: u64,
-    /// How often a controller was replaced by another.
+    /// The faults by kind, as [`Action::FAULTS`] lists them.
+    pub by_kind: [u64; Action::FAULTS.len()],
+    /// How often a controller was replaced by another: because it died, or because another took over.
     pub crashes: u64,
     /// Jobs that came to their end after the faults had stopped.
     pub finished: u64,
@@ -60,12 +64,28 @@ impl Figures {
     /// The figures of both runs.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
+        let mut by_kind = self.by_kind;
+        for (count, more) in by_kind.iter_mut().zip(other.by_kind) {
+            *count = count.saturating_add(more);
+        }
         Self {
+            by_kind,
             events: self.events.saturating_add(other.events),
             faults: self.faults.saturating_add(other.faults),
             crashes: self.crashes.saturating_add(other.crashes),
             finished: self.finished.saturating_add(other.finished),
         }
+    }
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} events, {} faults (", self.events, self.faults)?;
+        for (place, (kind, count)) in Action::FAULTS.iter().zip(self.by_kind).enumerate() {
+            let comma = if place == 0 { "" } else { ", " };
+            write!(f, "{comma}{kind:?} {count}")?;
+        }
+        write!(f, "), {} controllers replaced, {} jobs brought to their end afterwards", self.crashes, self.finished)
     }
 }
 

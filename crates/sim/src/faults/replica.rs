@@ -20,8 +20,8 @@ const MEMORY: usize = 16;
 #[derive(Clone, Debug)]
 pub(super) struct Pending {
     pub(super) write: Write,
-    /// The quotas that were known when it was decided.
-    pub(super) capacity: Capacity,
+    /// The place of the quotas that were known when it was decided.
+    known: usize,
 }
 
 /// A controller with watches of its own, a clock of its own, and writes on their way.
@@ -36,8 +36,10 @@ pub(super) struct Replica {
     seen: BTreeMap<ObjectRef, Object>,
     told: VecDeque<Change>,
     pub(super) writes: Vec<Pending>,
-    /// The quotas that were known when writes were decided that went without an answer and may be tried again.
-    unanswered: BTreeMap<WriteId, Capacity>,
+    /// The quotas that were known whenever something was decided, in order, each that differs from the one before.
+    capacities: Vec<Capacity>,
+    /// The places of those that were known when writes were decided that went without an answer and may be tried again.
+    unanswered: BTreeMap<WriteId, usize>,
     pub(super) answers: VecDeque<(ObjectRef, WriteOutcome)>,
     /// How far its clock is ahead, in microseconds.
     pub(super) ahead: i64,
@@ -78,6 +80,7 @@ impl Replica {
             seen: BTreeMap::new(),
             told: VecDeque::new(),
             writes: Vec::new(),
+            capacities: Vec::new(),
             unanswered: BTreeMap::new(),
             answers: VecDeque::new(),
             ahead: 0,
@@ -86,31 +89,14 @@ impl Replica {
         }
     }
 
-    /// A controller that starts from lists of all kinds. Each may be as old as the log was at `oldest`; a job is listed after
-    /// the workloads, so that no workload is known before its job.
-    pub(super) fn start(configuration: Configuration, server: &Server, oldest: usize, how: u16) -> Self {
-        let mut replica = Self::unborn(configuration, server);
-        let oldest = oldest.min(server.log.len());
-        let span = server.log.len() - oldest + 1;
-        let workloads = oldest + place(how, span);
-        for (n, kind) in Kind::ALL.iter().enumerate() {
-            let spread = how.rotate_left(u32::try_from(n % 16).unwrap_or(0));
-            let until = if *kind == Kind::Workload {
-                workloads
-            } else if rules::JOBS.contains(kind) {
-                workloads + place(spread, server.log.len() - workloads + 1)
-            } else {
-                oldest + place(spread, span)
-            };
-            for (_, object) in state(server, *kind, until) {
-                replica.tell(server, Change::Applied(object));
-            }
-            let rest =
-                (until..server.log.len()).filter(|&i| server.log.get(i).is_some_and(|c| object_of(c).kind() == *kind));
-            replica.watches.insert(*kind, rest.collect());
+    /// A controller that starts, and that mostly decides at once. If it does not it may be told of changes before, as lists of
+    /// different kinds are not made at the same moment.
+    pub(super) fn start(configuration: Configuration, server: &Server, how: u16) -> Self {
+        let mut replica = Self::at_present(configuration, server);
+        if !how.is_multiple_of(8) {
+            // What it then finds wrong with the engine it will find again.
+            let _ = replica.reconcile(server);
         }
-        // What it then finds wrong with the engine it will find again.
-        let _ = replica.reconcile(server);
         replica
     }
 
@@ -294,14 +280,18 @@ impl Replica {
             let queues = QUOTAS.iter().map(|(name, _)| ObjectRef::new(Kind::ClusterQueue, "", *name));
             let known: Vec<&Object> = queues.filter_map(|queue| self.controller.object(&queue)).collect();
             let capacity = rules::capacity(known.into_iter());
+            if self.capacities.last() != Some(&capacity) {
+                self.capacities.push(capacity);
+            }
+            let last = self.capacities.len() - 1;
             let mut objects = BTreeSet::new();
             for write in effects.writes {
                 if !objects.insert(write.operation.object()) {
                     return Err(format!("{} is written twice at once", write.operation.object()));
                 }
                 texts.push(describe_write(&write));
-                let capacity = self.unanswered.remove(&write.id).unwrap_or_else(|| capacity.clone());
-                self.writes.push(Pending { write, capacity });
+                let known = self.unanswered.remove(&write.id).unwrap_or(last);
+                self.writes.push(Pending { write, known });
             }
         }
         self.controller.engine().check().map_err(|e| e.to_string())?;
@@ -316,18 +306,19 @@ impl Replica {
         let pending = self.writes.remove(place(which, self.writes.len()));
         let object = pending.write.operation.object();
         let reference = object.clone();
+        let since = self.capacities.get(pending.known..).unwrap_or_default();
         let result = match fate {
-            Fate::Arrives => server.write(&pending.write, &pending.capacity),
+            Fate::Arrives => server.write(&pending.write, since, self.fenced),
             Fate::Fails => Err(WriteError::Unavailable { object, why: "connection refused".to_owned() }),
             Fate::Refused => Err(WriteError::Invalid { object, why: "webhook is not there".to_owned() }),
             Fate::AnswerLost => {
                 // Nobody hears of it.
-                let _ = server.write(&pending.write, &pending.capacity);
+                let _ = server.write(&pending.write, since, self.fenced);
                 Err(WriteError::Unavailable { object, why: "connection closed".to_owned() })
             }
         };
         if let Err(WriteError::Unavailable { .. }) = &result {
-            self.unanswered.insert(pending.write.id, pending.capacity);
+            self.unanswered.insert(pending.write.id, pending.known);
         }
         let text = format!(
             "{}: {}",

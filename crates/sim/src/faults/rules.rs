@@ -148,9 +148,22 @@ pub(super) fn used(server: &Server) -> BTreeMap<(String, String), i64> {
     all
 }
 
+/// [`within`] the quotas that were known at some time.
+pub(super) fn within_any(server: &Server, admitted: &Object, known: &[Capacity]) -> Result<(), String> {
+    let mut result = Ok(());
+    for capacity in known.iter().rev() {
+        let now = within(server, admitted, capacity);
+        if now.is_ok() {
+            return now;
+        }
+        result = result.and(now);
+    }
+    result
+}
+
 /// The ClusterQueue of what was admitted uses no more than its quota and what it may borrow, and all of its cohort together no
 /// more than their quotas, of the flavors that it was given.
-pub(super) fn within(server: &Server, admitted: &Object, capacity: &Capacity) -> Result<(), String> {
+fn within(server: &Server, admitted: &Object, capacity: &Capacity) -> Result<(), String> {
     let Object::Workload(workload) = admitted else { return Ok(()) };
     let Some((into, given)) = usage(workload) else { return Err("its usage cannot be read".to_owned()) };
     let mut together: BTreeMap<(bool, String), (i64, i64)> = BTreeMap::new();

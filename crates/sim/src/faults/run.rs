@@ -2,16 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
-use slicegate_api::{Kind, Object, ObjectRef};
-use slicegate_controller::{Change, Controller, Operation};
+use slicegate_api::{Object, ObjectRef};
 use slicegate_workload::Timestamp;
 
 use super::actors;
-use super::replica::{Fate, Replica, describe_write};
-use super::rules;
+use super::replica::{Fate, Replica};
 use super::server::Server;
-use super::setup::{CAPACITY, POOL, RESOURCE, Setup};
+use super::setup::Setup;
 use super::step::{Action, Step};
 use super::{Figures, Plan};
 
@@ -31,7 +28,7 @@ pub(super) struct Run {
     pub(super) replicas: Vec<Replica>,
     jobs: usize,
     /// Jobs that somebody started by hand.
-    by_hand: BTreeSet<ObjectRef>,
+    pub(super) by_hand: BTreeSet<ObjectRef>,
     /// What was there in the beginning.
     objects: Vec<Object>,
     figures: Figures,
@@ -61,7 +58,7 @@ impl Run {
     pub(super) fn new(setup: Setup, keep_trace: bool) -> Self {
         Self {
             setup,
-            server: Server::new(Timestamp::from_seconds(START), !setup.overlap),
+            server: Server::new(Timestamp::from_seconds(START)),
             replicas: Vec::new(),
             jobs: 0,
             by_hand: BTreeSet::new(),
@@ -81,7 +78,7 @@ impl Run {
         for object in &self.objects {
             self.server.create(object.clone());
         }
-        let first = Replica::start(self.setup.configuration(), &self.server, usize::MAX, 0);
+        let first = Replica::start(self.setup.configuration(), &self.server, 1);
         self.replicas.push(first);
         self.settle()
     }
@@ -94,6 +91,10 @@ impl Run {
         let Some(what) = self.act(step)? else { return Ok(()) };
         self.figures.events += 1;
         self.figures.faults += u64::from(step.action.is_fault());
+        let kind = Action::FAULTS.iter().position(|kind| *kind == step.action);
+        if let Some(count) = kind.and_then(|place| self.figures.by_kind.get_mut(place)) {
+            *count += 1;
+        }
         let now = self.server.now.seconds() - START;
         self.say(|| format!("{now:>5} s  {step}: {what}"));
         self.after()
@@ -154,7 +155,7 @@ impl Run {
             Action::LoseAnswer => leader.perform(server, which, Fate::AnswerLost),
             Action::Refuse => leader.perform(server, which, Fate::Refused),
             Action::Crash => {
-                *leader = Replica::start(setup.configuration(), server, usize::MAX, how);
+                *leader = Replica::start(setup.configuration(), server, how);
                 self.figures.crashes += 1;
                 Some("another starts".to_owned())
             }
@@ -162,7 +163,7 @@ impl Run {
                 if !setup.overlap || self.replicas.len() > 1 {
                     return Ok(None);
                 }
-                let next = Replica::start(setup.configuration(), &self.server, usize::MAX, how);
+                let next = Replica::start(setup.configuration(), &self.server, how);
                 self.replicas.iter_mut().for_each(|r| r.fenced = true);
                 self.replicas.insert(0, next);
                 self.figures.crashes += 1;
@@ -334,236 +335,8 @@ impl Run {
         }
         Err("jobs wait for ever".to_owned())
     }
-
-    /// What must be true when nothing happens any more.
-    pub(super) fn at_rest(&mut self) -> Result<(), String> {
-        // A controller that starts now agrees with everything.
-        let mut fresh = Controller::new(self.setup.configuration());
-        for (_, object) in self.server.store.iter() {
-            fresh.observe(self.server.now, Change::Applied(object.clone()));
-        }
-        let mut effects = fresh.reconcile(self.server.now);
-        // How much is missing is told as of the last time that somebody looked.
-        let circles = effects.writes.iter().any(|w| self.preempts_again(&w.operation));
-        effects.writes.retain(|w| !self.tells_only(&w.operation) && !self.preempts_again(&w.operation));
-        if !effects.writes.is_empty() {
-            let text = |w: &slicegate_controller::Write| {
-                format!("{} (changes {})", describe_write(w), self.differences(&w.operation).join(", "))
-            };
-            let texts: Vec<String> = effects.writes.iter().map(text).collect();
-            return Err(format!("a controller that starts now wants more: {}", texts.join("; ")));
-        }
-        if !circles
-            && let Some(leader) = self.replicas.first()
-            && let Some(text) = differs(&leader.controller, &fresh)
-        {
-            return Err(text);
-        }
-        let jobs = actors::jobs(&self.server);
-        let uids: BTreeSet<&str> = jobs.iter().map(Object::uid).collect();
-        for workload in self.server.workloads() {
-            let object = Object::Workload(workload.clone());
-            let reference = object.reference();
-            if rules::is_finished(workload) {
-                continue;
-            }
-            let owner = crate::store::controller_of(&object).map(|o| o.uid.as_str());
-            if owner.is_none_or(|uid| !uids.contains(uid)) {
-                return Err(format!("{reference} has no job"));
-            }
-            if rules::is_true(&workload.status.conditions, "Evicted") && workload.status.admission.is_some() {
-                return Err(format!("{reference} is evicted and keeps its quota"));
-            }
-            if workload.metadata.deletion_timestamp.is_some() {
-                return Err(format!("{reference} is deleted and does not go"));
-            }
-        }
-        for job in jobs.iter().filter(|j| !actors::job_is_finished(j)) {
-            self.job_at_rest(job)?;
-        }
-        self.everything_that_fits_runs()
-    }
-
-    /// Whether a write changes nothing but the words in which a workload is told why it waits.
-    fn tells_only(&self, operation: &Operation) -> bool {
-        let Operation::UpdateStatus(Object::Workload(new)) = operation else { return false };
-        let reference = Object::Workload(new.clone()).reference();
-        let Some(Object::Workload(old)) = self.server.store.get(&reference) else { return false };
-        let silent = |w: &slicegate_api::kueue::Workload| {
-            let mut status = w.status.clone();
-            status.resource_requests.clear();
-            for c in &mut status.conditions {
-                c.message.clear();
-                c.reason.clear();
-                c.observed_generation = None;
-            }
-            status
-        };
-        silent(new) == silent(old)
-    }
-
-    /// What a write of a status changes of it.
-    fn differences(&self, operation: &Operation) -> Vec<String> {
-        let Operation::UpdateStatus(new) = operation else { return Vec::new() };
-        let Some(old) = self.server.store.get(&new.reference()) else { return Vec::new() };
-        let (Ok(old), Ok(new)) = (old.to_json(), new.to_json()) else { return Vec::new() };
-        let mut all = Vec::new();
-        compare("status", &old["status"], &new["status"], &mut all);
-        all
-    }
-
-    /// Whether a write evicts a workload that was preempted before and runs again. Nobody preempts the same workload twice
-    /// while nothing else changes, so that preemption never goes in circles; a controller that starts has no memory of that.
-    fn preempts_again(&self, operation: &Operation) -> bool {
-        let Operation::UpdateStatus(Object::Workload(new)) = operation else { return false };
-        let Some(Object::Workload(old)) = self.server.store.get(&Object::Workload(new.clone()).reference()) else {
-            return false;
-        };
-        let was = |kind: &str| old.status.conditions.iter().any(|c| c.type_ == kind && c.status == "False");
-        rules::is_true(&new.status.conditions, "Preempted") && was("Preempted") && was("Evicted")
-    }
-
-    /// A job runs exactly if its workload is admitted, and where that says.
-    fn job_at_rest(&self, job: &Object) -> Result<(), String> {
-        let reference = job.reference();
-        let workloads: Vec<_> = self
-            .server
-            .store
-            .owned_by(job.uid())
-            .filter_map(|r| match self.server.store.get(r) {
-                Some(Object::Workload(w)) if !rules::is_finished(w) => Some(w),
-                _ => None,
-            })
-            .collect();
-        if workloads.is_empty() {
-            return Err(format!("{reference} has no workload"));
-        }
-        let admitted: Vec<_> = workloads.iter().filter(|w| rules::is_true(&w.status.conditions, "Admitted")).collect();
-        if admitted.len() > 1 || workloads.len() > 2 || (workloads.len() > 1 && !self.setup.elastic) {
-            return Err(format!("{reference} has {} workloads, {} admitted", workloads.len(), admitted.len()));
-        }
-        let runs = !actors::is_suspended(job);
-        if runs == admitted.is_empty() {
-            return Err(format!("{reference} runs: {runs}, and {} of its workloads are admitted", admitted.len()));
-        }
-        let selector = match job {
-            Object::Job(j) => j.spec.as_ref().and_then(|s| s.template.spec.as_ref()?.node_selector.clone()),
-            Object::JobSet(j) => j
-                .spec
-                .replicated_jobs
-                .first()
-                .and_then(|r| r.template.spec.as_ref()?.template.spec.as_ref()?.node_selector.clone()),
-            _ => None,
-        };
-        let pool = selector.and_then(|s| s.get(POOL).cloned());
-        let given = admitted
-            .first()
-            .and_then(|w| w.status.admission.as_ref()?.pod_set_assignments.first()?.flavors.get(RESOURCE).cloned());
-        // Who starts a job by hand must know where.
-        if pool != given && !self.by_hand.contains(&reference) {
-            return Err(format!("the pods of {reference} go to {pool:?}, and it is admitted to {given:?}"));
-        }
-        Ok(())
-    }
-
-    /// What waits does not fit into what is left, as far as that can be told by adding up.
-    fn everything_that_fits_runs(&self) -> Result<(), String> {
-        let capacity = rules::capacity(self.server.store.of_kind(Kind::ClusterQueue).map(|(_, o)| o));
-        let used = rules::used(&self.server);
-        let free = |queue: &str, flavor: &str| {
-            let key = (queue.to_owned(), flavor.to_owned());
-            capacity.get(&key).map_or(0, |c| c.0) - used.get(&key).copied().unwrap_or(0)
-        };
-        let flavors = |queue: &str| -> Vec<String> {
-            capacity.keys().filter(|(q, _)| q == queue).map(|(_, f)| f.clone()).collect()
-        };
-        for workload in self.server.workloads() {
-            let queue = workload.spec.queue_name.as_str();
-            // A queue that is deleted while it is in use takes nobody any more.
-            let there = self.server.store.get(&ObjectRef::new(Kind::ClusterQueue, "", queue));
-            let open = there.is_some_and(|q| q.metadata().deletion_timestamp.is_none());
-            let waits = open && workload.status.admission.is_none() && !rules::is_finished(workload);
-            if !waits || rules::replaced(workload).is_some() || self.setup.strict && queue != "b" {
-                continue;
-            }
-            let wants: i64 = workload.spec.pod_sets.iter().map(|p| i64::from(p.count)).sum();
-            for flavor in flavors(queue) {
-                let alone = free(queue, &flavor);
-                let together = if queue == "c" { alone } else { free("a", &flavor) + free("b", &flavor) };
-                if wants <= alone && wants <= together {
-                    return Err(format!(
-                        "{} waits for {wants} in {queue}, and {alone} of flavor {flavor} are free",
-                        workload.metadata.name.as_deref().unwrap_or_default()
-                    ));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// When every job has come to its end nothing is used and nothing is left over.
-    pub(super) fn at_end(&self) -> Result<(), String> {
-        for workload in self.server.workloads() {
-            if !rules::is_finished(workload) {
-                return Err(format!("{:?} is not finished", workload.metadata.name));
-            }
-        }
-        for (_, object) in self.server.store.of_kind(Kind::ClusterQueue) {
-            let Object::ClusterQueue(queue) = object else { continue };
-            let status = &queue.status;
-            let zero = |usage: &[slicegate_api::kueue::FlavorUsage]| {
-                usage.iter().flat_map(|f| &f.resources).all(|r| r.total.0 == "0")
-            };
-            if !zero(&status.flavors_reservation)
-                || !zero(&status.flavors_usage)
-                || (status.reserving_workloads, status.pending_workloads, status.admitted_workloads) != (0, 0, 0)
-            {
-                return Err(format!("{} is not empty: {status:?}", object.reference()));
-            }
-        }
-        let left = self.server.store.of_kind(Kind::ProvisioningRequest).count();
-        if left > 0 {
-            return Err(format!("{left} requests for {CAPACITY} are left"));
-        }
-        Ok(())
-    }
-}
-
-/// Where two documents differ.
-fn compare(path: &str, old: &Value, new: &Value, all: &mut Vec<String>) {
-    match (old, new) {
-        (Value::Object(a), Value::Object(b)) => {
-            let keys: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
-            for key in keys {
-                compare(&format!("{path}.{key}"), &old[key.as_str()], &new[key.as_str()], all);
-            }
-        }
-        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
-            for (i, (a, b)) in a.iter().zip(b).enumerate() {
-                compare(&format!("{path}[{i}]"), a, b, all);
-            }
-        }
-        _ if old != new => all.push(format!("{path} from {old} to {new}")),
-        _ => {}
-    }
 }
 
 fn defaults_queue() -> &'static str {
     crate::defaults::QUEUE_NAME
-}
-
-/// In what a controller knows something else than one that has just started.
-fn differs(old: &Controller, fresh: &Controller) -> Option<String> {
-    let known: Vec<_> = old.workloads().collect();
-    let told: Vec<_> = fresh.workloads().collect();
-    if known != told {
-        return Some("a controller that starts now knows other workloads".to_owned());
-    }
-    for queue in super::setup::QUOTAS.iter().map(|(name, _)| *name) {
-        let (a, b) = (old.engine().cluster_queue(queue), fresh.engine().cluster_queue(queue));
-        if a != b {
-            return Some(format!("ClusterQueue {queue} is {a:?}, and for a controller that starts now {b:?}"));
-        }
-    }
-    None
 }

@@ -1,6 +1,6 @@
 //! The API server of a run: what is true.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use slicegate_api::{Job, Kind, Object, ObjectRef, kueue};
@@ -21,17 +21,18 @@ pub(super) struct Server {
     /// Every change, in order.
     pub(super) log: Vec<Change>,
     pub(super) now: Timestamp,
-    /// Whether quotas are looked at when something is admitted.
-    pub(super) strict: bool,
+    /// Workloads that were admitted by a controller that had lost the lease: the next one could not know of that. While they
+    /// hold quota there may be too little for others.
+    late: BTreeSet<ObjectRef>,
     /// What is wrong, once something is.
     pub(super) wrong: Option<String>,
 }
 
 impl Server {
-    pub(super) fn new(now: Timestamp, strict: bool) -> Self {
+    pub(super) fn new(now: Timestamp) -> Self {
         let mut store = Store::new(false);
         store.set_now(now);
-        Self { store, log: Vec::new(), now, strict, wrong: None }
+        Self { store, log: Vec::new(), now, late: BTreeSet::new(), wrong: None }
     }
 
     pub(super) fn advance(&mut self, micros: i64) {
@@ -94,10 +95,27 @@ impl Server {
         self.record();
     }
 
+    /// An object whose owner went before it came is collected.
+    fn collect(&mut self, write: &Write) {
+        let Operation::Create(object) = &write.operation else { return };
+        let Some(owner) = crate::store::controller_of(object) else { return };
+        let there = self.store.iter().any(|(_, o)| o.uid() == owner.uid);
+        if !there {
+            self.store.delete(&object.reference());
+        }
+    }
+
     // ----- what the controller does -----
 
-    /// Performs a write of a controller that knew of `capacity` when it decided.
-    pub(super) fn write(&mut self, write: &Write, capacity: &Capacity) -> Result<Option<Object>, WriteError> {
+    /// Performs a write of a controller that has known of these quotas since it decided that, one after the other. What then
+    /// holds quota together was decided one by one in that time or before, the last of it by quotas that had room for all.
+    /// A controller is `late` that has lost the lease.
+    pub(super) fn write(
+        &mut self,
+        write: &Write,
+        known: &[Capacity],
+        late: bool,
+    ) -> Result<Option<Object>, WriteError> {
         let reference = write.operation.object();
         let before = self.store.get(&reference).cloned();
         if let (Some(old), Operation::Update(new)) = (&before, &write.operation)
@@ -108,6 +126,9 @@ impl Server {
             return Err(WriteError::Invalid { object: reference, why });
         }
         let result = self.store.write(write.operation.clone());
+        if result.is_ok() {
+            self.collect(write);
+        }
         if let (Ok(Some(after)), Some(before)) = (&result, &before) {
             if after == before && !matches!(write.operation, Operation::Delete { .. }) {
                 self.complain(|| format!("{reference}: a write that changes nothing"));
@@ -125,8 +146,13 @@ impl Server {
             if let Err(why) = rules::one_workload(self, after) {
                 self.complain(|| why);
             }
-            if self.strict
-                && let Err(why) = rules::within(self, after, capacity)
+            if late {
+                self.late.insert(reference.clone());
+            }
+            let store = &self.store;
+            self.late.retain(|late| admits(store.get(late)));
+            if self.late.is_empty()
+                && let Err(why) = rules::within_any(self, after, known)
             {
                 self.complain(|| format!("{reference} is admitted: {why}"));
             }

@@ -139,6 +139,23 @@ actions! {
     Meddle = 2 fault,
 }
 
+impl Action {
+    /// Everything that is something going wrong.
+    pub const FAULTS: [Self; 11] = [
+        Self::Repeat,
+        Self::Relist,
+        Self::Conflict,
+        Self::Fail,
+        Self::LoseAnswer,
+        Self::Refuse,
+        Self::Crash,
+        Self::Overlap,
+        Self::ClockAhead,
+        Self::ClockBack,
+        Self::Meddle,
+    ];
+}
+
 /// One thing that happens. The numbers choose what it happens to; if there is nothing of the sort it does nothing, so that any
 /// step can be left out of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -342,6 +342,19 @@ fn a_job_whose_slice_is_deleted_gets_another() {
     assert_eq!(log.matches("forms 1 Slice(s)").count(), 2, "{log}");
 }
 
+#[test]
+fn a_job_whose_host_goes_before_its_slices_are_formed_is_placed_again() {
+    let fail = |at: &str, pool: &str, host: u32, repair: &str| json!({"at": at, "fail": {"pool": pool, "host": host, "repairAfter": repair}});
+    let events = [fail("200s", "a", 0, "60s"), fail("920s", "b", 14, "426s"), fail("974s", "a", 5, "123s")];
+    let text = QUEUES.to_owned()
+        + &cubes(&["a", "b", "c"])
+        + &jobset("job-0", "2x4x4", 2, 8)
+        + &scenario(&json!({"events": events, "until": "2d"}));
+    let outcome = run(&text);
+    assert!(finished(&outcome), "{}", told(&outcome));
+    assert!(told(&outcome).contains(" is gone"), "{}", told(&outcome));
+}
+
 fn job() -> impl Strategy<Value = (&'static str, u32, u32)> {
     prop_oneof![
         (1_u32..3).prop_map(|n| ("2x4x4", n, 8)),

@@ -89,37 +89,6 @@ fn a_job_whose_workload_was_seen_to_go_before_the_answer_gets_another() {
     assert!(late.has(&job, &ConditionType::Admitted));
 }
 
-#[test]
-fn a_workload_that_is_seen_to_go_before_its_last_write_is_answered_is_made_again() {
-    let mut world = world("4", &json!({}));
-    let a = world.put(job("a", 1));
-    world.settle();
-    let workload = workload_of(&world, &a);
-    world.delete(&workload);
-    running(&mut world, &a, 0);
-    // Its finalizer is removed, and the watch is faster than the answer.
-    let mut answers = Vec::new();
-    for _ in 0..6 {
-        for write in world.controller.reconcile(world.now).writes {
-            let result = world.api.perform(&write);
-            let gone = write.operation.object() == workload && !world.api.objects.contains_key(&workload);
-            let outcome = WriteOutcome { id: write.id, result };
-            if gone { answers.push(outcome) } else { world.controller.complete(world.now, outcome) }
-        }
-        world.deliver();
-        if !answers.is_empty() {
-            break;
-        }
-    }
-    assert_eq!(answers.len(), 1, "it is gone");
-    assert!(world.controller.reconcile(world.now).writes.iter().all(|w| w.operation.object() != workload));
-    for answer in answers {
-        world.controller.complete(world.now, answer);
-    }
-    world.settle();
-    assert!(world.api.objects.contains_key(&workload), "its job needs another one");
-}
-
 /// A Workload whose job nobody has seen.
 fn stray(world: &mut World) -> ObjectRef {
     world.put(json!({"kind": "Workload", "metadata": {"name": "stray", "namespace": "default",

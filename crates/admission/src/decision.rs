@@ -15,6 +15,20 @@ pub struct Cycle {
     pub evictions: Vec<Eviction>,
     /// Whether something was admitted or evicted, so that the next cycle should follow at once.
     pub progressed: bool,
+    /// Where victims were looked for once more, since others of the cycle preempt the first ones: the ClusterQueue, and what
+    /// came of it.
+    pub recomputed: Vec<(Box<str>, Recomputation)>,
+}
+
+/// What came of looking for other victims.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Recomputation {
+    /// Others were found.
+    NewTargets,
+    /// None are needed once those of the others are gone.
+    DeferredFit,
+    /// Neither.
+    Skipped,
 }
 
 /// What became of one workload in a cycle.

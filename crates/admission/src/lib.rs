@@ -76,7 +76,7 @@ mod slices;
 
 pub use config::{AdmissionFairSharing, Config, FairSharing, Gates, UnknownGate, WaitForPodsReady};
 pub use decision::{
-    Cycle, Entry, Event, EventType, Eviction, Inadmissible, Outcome, Skip, StatusWrite, Victim, Written,
+    Cycle, Entry, Event, EventType, Eviction, Inadmissible, Outcome, Recomputation, Skip, StatusWrite, Victim, Written,
 };
 pub use engine::{CheckSpec, CohortCycle, Engine, Violation};
 pub use explain::{

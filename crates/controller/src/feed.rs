@@ -381,6 +381,7 @@ impl Controller {
         let Some(workload) = workload else {
             self.mark_stale(&key);
             self.unseen_jobs.remove(&key);
+            self.set_aside.remove(&key);
             self.index_workload(&key, None);
             if self.fed.workloads.remove(&key).is_some() {
                 self.touched = true;
@@ -403,10 +404,13 @@ impl Controller {
         // Nobody asks what pods a finished workload had, and there are many of those.
         let finished = workload.is_finished();
         let pod_sets = if finished { std::mem::take(&mut workload.spec.pod_sets) } else { Vec::new() };
-        if self.fed.workloads.get(&key).is_some_and(|w| **w == workload) {
+        let waits = !self.set_aside.contains(&key) || self.store.blocked_until(reference).is_some();
+        if waits && self.fed.workloads.get(&key).is_some_and(|w| **w == workload) {
             return;
         }
-        self.touched |= self.fed.workloads.get(&key).is_none_or(|old| !waits_as_before(old, &workload));
+        let was_set_aside = self.set_aside.remove(&key);
+        let old = self.fed.workloads.get(&key);
+        self.touched |= was_set_aside || old.is_none_or(|old| !waits_as_before(old, &workload));
         self.index_workload(&key, Some(&workload));
         self.drop_outdated_admission(now, &key, &workload);
         let mut told = workload.clone();

@@ -433,10 +433,15 @@ impl<A: Admission> Simulation<A> {
                     let result = self.world.store.write(write.operation);
                     // A write that fails changes nothing, however often it is tried.
                     any |= result.is_ok();
-                    if let Err(error @ WriteError::Invalid { .. }) = &result
-                        && self.refused.insert((object.clone(), error.to_string()))
-                    {
-                        self.world.say(Some(object), EntryKind::Refused, error.to_string());
+                    match &result {
+                        Err(error @ WriteError::Invalid { .. }) => {
+                            self.world.refused.insert(object.clone(), error.to_string());
+                            if self.refused.insert((object.clone(), error.to_string())) {
+                                self.world.say(Some(object), EntryKind::Refused, error.to_string());
+                            }
+                        }
+                        Err(_) => {}
+                        Ok(_) => drop(self.world.refused.remove(&object)),
                     }
                     self.admission.complete(time, WriteOutcome { id: write.id, result });
                 }

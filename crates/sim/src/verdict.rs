@@ -181,6 +181,28 @@ fn absent_nodes(world: &World, workload: &Workload) -> Option<String> {
     })
 }
 
+/// Why a job that was admitted does nothing although no pod of it looks for a node.
+fn idle(world: &World, key: &ObjectRef, object: &Object, workload: &Workload) -> Option<String> {
+    if let Some(why) = world.refused.get(key) {
+        return Some(format!("it cannot be started: {why}"));
+    }
+    let admission = workload.status.admission.as_ref()?;
+    let sets = admission.pod_set_assignments.iter();
+    let asked = sets.map(|a| {
+        let set = workload.spec.pod_sets.iter().find(|s| s.name == a.name);
+        i64::from(a.count.or(set.map(|s| s.count)).unwrap_or(0))
+    });
+    if asked.sum::<i64>() == 0 {
+        let what = match object {
+            Object::Job(_) => "its parallelism is 0",
+            Object::JobSet(_) => "replicas or parallelism of all its replicatedJobs are 0",
+            _ => "all its counts are 0",
+        };
+        return Some(format!("it asks for no pods: {what}"));
+    }
+    None
+}
+
 fn verdict(world: &World, key: &ObjectRef, object: &Object) -> JobVerdict {
     let answer = |verdict, why| JobVerdict { job: key.clone(), verdict, why };
     match end_of(object) {
@@ -218,8 +240,10 @@ fn verdict(world: &World, key: &ObjectRef, object: &Object) -> JobVerdict {
     };
     let is_true = |kind: &str| condition(&workload, kind).is_some_and(|c| c.status == "True");
     if is_true("Admitted") {
-        let running = world.told_running.contains(key);
-        return answer(if running { Verdict::Running } else { Verdict::Admitted }, pods());
+        if world.told_running.contains(key) {
+            return answer(Verdict::Running, pods());
+        }
+        return answer(Verdict::Admitted, pods().or_else(|| idle(world, key, object, &workload)));
     }
     if is_true("QuotaReserved") {
         let checks = workload.status.admission_checks.iter().filter(|check| check.state != "Ready");

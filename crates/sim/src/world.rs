@@ -104,6 +104,8 @@ pub(crate) struct World {
     pub(crate) expired: BTreeMap<ObjectRef, JobVerdict>,
     /// Jobs that cannot run for a reason that no workload, pod or node shows.
     pub(crate) hopeless: BTreeMap<ObjectRef, String>,
+    /// Objects whose last write by the controller was refused, and why.
+    pub(crate) refused: BTreeMap<ObjectRef, String>,
 }
 
 /// The most Jobs of a JobSet, pods of a Job or workers of a Ray cluster that are simulated.

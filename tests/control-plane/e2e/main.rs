@@ -1,9 +1,12 @@
 //! The tests on a real control plane: `cargo run -p xtask -- e2e [FILTER...]`.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for a terminal")]
 
+mod controller;
 mod harness;
 mod objects;
+mod recordings;
 mod suite;
+mod tutorials;
 
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
@@ -34,7 +37,7 @@ const LIMIT: Duration = Duration::from_mins(3);
 
 /// All tests, in order.
 fn all() -> Vec<&'static Test> {
-    [harness::TESTS].into_iter().flatten().collect()
+    [harness::TESTS, controller::TESTS, tutorials::TESTS].into_iter().flatten().collect()
 }
 
 fn main() -> ExitCode {
@@ -115,6 +118,7 @@ async fn interrupted() {
 async fn run(mut suite: Suite, tests: &[&Test]) -> usize {
     let began = Instant::now();
     let mut failed = Vec::new();
+    let mut skipped = 0;
     for test in tests {
         let since = Instant::now();
         let logs = suite.begin(test.name);
@@ -126,6 +130,10 @@ async fn run(mut suite: Suite, tests: &[&Test]) -> usize {
         };
         let seconds = since.elapsed().as_secs_f64();
         match outcome {
+            Ok(()) if suite.skipped().is_some() => {
+                skipped += 1;
+                println!("SKIPPED            {}: {}", test.name, suite.skipped().unwrap_or_default());
+            }
             Ok(()) => println!("passed  {seconds:6.1} s  {}", test.name),
             Err(error) => {
                 println!("FAILED  {seconds:6.1} s  {}\n        logs: {}", test.name, show(&logs));
@@ -136,12 +144,11 @@ async fn run(mut suite: Suite, tests: &[&Test]) -> usize {
         }
     }
     drop(suite);
-    println!(
-        "\n{} passed, {} failed ({:.0} s)",
-        tests.len() - failed.len(),
-        failed.len(),
-        began.elapsed().as_secs_f64()
-    );
+    if skipped > 0 {
+        println!("\n!! {skipped} SKIPPED");
+    }
+    let passed = tests.len() - failed.len() - skipped;
+    println!("\n{passed} passed, {} failed ({:.0} s)", failed.len(), began.elapsed().as_secs_f64());
     for name in &failed {
         println!("    failed: {name}");
     }

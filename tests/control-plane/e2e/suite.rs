@@ -36,17 +36,29 @@ pub(crate) struct Suite {
     shared: Option<Cluster>,
     started: usize,
     trusted: bool,
+    skipped: Option<&'static str>,
 }
 
 impl Suite {
     pub(crate) fn new(programs: Arc<Programs>, folder: PathBuf) -> Self {
-        Self { programs, folder, name: "", shared: None, started: 0, trusted: true }
+        Self { programs, folder, name: "", shared: None, started: 0, trusted: true, skipped: None }
     }
 
     /// A test begins. Says where to look if it fails.
     pub(crate) fn begin(&mut self, name: &'static str) -> Vec<PathBuf> {
         self.name = name;
+        self.skipped = None;
         vec![self.test_folder(), self.folder.clone()]
+    }
+
+    /// This test cannot be run here, and why.
+    pub(crate) fn skip(&mut self, why: &'static str) {
+        self.skipped = Some(why);
+    }
+
+    /// Why the test that ran last could not be run.
+    pub(crate) fn skipped(&self) -> Option<&'static str> {
+        self.skipped
     }
 
     /// A test has failed: what it leaves is not to harm the next one.

@@ -5,6 +5,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use rustix::process::Signal;
+use serde_json::json;
 use tokio::process::Command;
 
 use crate::api;
@@ -45,6 +46,8 @@ pub struct Options {
     pub args: Vec<String>,
     /// Further variables.
     pub env: Vec<(String, String)>,
+    /// How it reaches the API server; `None`: directly, as [`CONTROLLER`].
+    pub kubeconfig: Option<PathBuf>,
     /// Whether it takes part in an election.
     pub leader_elect: bool,
     /// Whether it serves the conversion webhook: of several at once, one should.
@@ -58,6 +61,7 @@ impl Default for Options {
             configuration: None,
             args: Vec::new(),
             env: Vec::new(),
+            kubeconfig: None,
             leader_elect: false,
             webhook: true,
         }
@@ -109,14 +113,35 @@ fn webhook_url(cluster: &Cluster) -> Result<String> {
 }
 
 impl Slicegate {
-    /// Starts it and waits until it is ready. `folder` is where its log goes.
+    /// Starts it and waits until it is ready and the API server can use its webhook. `folder` is where its log goes.
     ///
     /// # Errors
     /// If it does not become ready.
     pub async fn start(cluster: &Cluster, folder: &Path, options: &Options) -> Result<Self> {
         let mut started = Self::launch(cluster, folder, options)?;
         started.ready().await?;
+        if options.webhook {
+            started.converts(cluster).await?;
+        }
         Ok(started)
+    }
+
+    /// Waits until the API server converts objects: some time after it was told by which authority it knows the webhook.
+    async fn converts(&mut self, cluster: &Cluster) -> Result<()> {
+        for kind in ["ClusterQueue", "LocalQueue", "Workload", "Cohort"] {
+            let metadata = json!({"name": "is-it-converted", "namespace": "default"});
+            let object =
+                json!({"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": kind, "metadata": metadata, "spec": {}});
+            let object = &object.to_string();
+            let attempt = || async move {
+                let answer = cluster.kubectl.try_run(&["create", "--dry-run=server", "-f", "-"], object).await?;
+                // Whatever else is wrong with it is found after it was converted.
+                let fails = answer.stderr.contains("conversion webhook");
+                if fails { Err(Error::new(answer.stderr)) } else { Ok(()) }
+            };
+            self.process.ready(READY, attempt).await?;
+        }
+        Ok(())
     }
 
     /// Starts it and does not wait.
@@ -128,7 +153,7 @@ impl Slicegate {
         let local = |port: u16| format!("127.0.0.1:{port}");
         let mut spec = Spec::new(&options.name, &program()?, folder)
             .arg("controller")
-            .flag("kubeconfig", cluster.kubeconfig(CONTROLLER))
+            .flag("kubeconfig", options.kubeconfig.clone().unwrap_or_else(|| cluster.kubeconfig(CONTROLLER)))
             .flag("leader-elect", options.leader_elect.to_string())
             .flag("metrics-bind-address", local(metrics))
             .flag("health-probe-bind-address", local(probes))

@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use kube::Client;
-use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
 use serde_json::Value;
 
 use crate::api::{Resource, is_not_found, items, name, text, value};
 use crate::error::{Error, Result};
+
+/// After how long a watch that broke is begun anew.
+pub(crate) const AGAIN: Duration = Duration::from_millis(100);
 
 /// What is waited for, and how long.
 #[derive(Clone)]
@@ -98,8 +100,7 @@ impl<'a> Wait<'a> {
         if let Some(labels) = &self.labels {
             config = config.labels(labels);
         }
-        let stream = watcher(self.resource.within(self.client, &self.namespace), config).default_backoff();
-        let mut stream = pin!(stream);
+        let mut stream = pin!(watcher(self.resource.within(self.client, &self.namespace), config));
         let mut listed = Objects::new();
         let mut complete = false;
         while let Some(event) = stream.next().await {
@@ -126,8 +127,12 @@ impl<'a> Wait<'a> {
                 }
                 Err(watcher::Error::InitialListFailed(why)) if is_not_found(&why) => {
                     *error = Some(format!("{} are not served", self.resource.plural));
+                    tokio::time::sleep(AGAIN).await;
                 }
-                Err(why) => *error = Some(why.to_string()),
+                Err(why) => {
+                    *error = Some(why.to_string());
+                    tokio::time::sleep(AGAIN).await;
+                }
             }
             if complete && good(objects) {
                 return;

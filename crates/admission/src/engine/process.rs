@@ -17,7 +17,7 @@ use crate::lifecycle::{
     At, EvictionReason, EvictionStep, FinishReason, checks_cover, evict, finish, preempt, required_checks,
     set_quota_reservation, sync_admitted,
 };
-use crate::{Cycle, Event, EventType, Eviction, Outcome, Skip, StatusWrite, Victim, message};
+use crate::{Cycle, Event, EventType, Eviction, Outcome, Recomputation, Skip, StatusWrite, Victim, message};
 
 /// Whether an entry still fits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,6 +63,14 @@ impl Engine {
         if overlaps || (gates.tas_recompute_assignment_within_scheduling_cycle && room == Room::NoPlaces) {
             self.evaluate_again(c, overlaps);
             room = self.room(c);
+            if overlaps {
+                let result = match c.mode() {
+                    Mode::DeferredFit => Recomputation::DeferredFit,
+                    Mode::Preempt if !c.targets.is_empty() && !self.overlaps(c) => Recomputation::NewTargets,
+                    _ => Recomputation::Skipped,
+                };
+                cycle.recomputed.push((self.state.forest.name(c.node).into(), result));
+            }
         }
         if self.replaces_failed_node(c) && c.mode() != Mode::Fit {
             return self.evict_for_failed_node(now, c, cycle);

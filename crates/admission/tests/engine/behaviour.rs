@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use slicegate_admission::lifecycle::{At, EvictionReason, EvictionStep, REPLACEMENT_ANNOTATION, evict, release};
 use slicegate_admission::{
-    AdmissionFairSharing, Blocker, Cause, Config, Inadmissible, Outcome, ResourceLimit, Skip, Verdict,
+    AdmissionFairSharing, Blocker, Cause, Config, Inadmissible, Outcome, Recomputation, ResourceLimit, Skip, Verdict,
     WaitForPodsReady, Written,
 };
 use slicegate_quota::{Amount, Quantity};
@@ -660,4 +660,27 @@ fn removing_a_local_queue_leaves_the_others_in_order() {
     cluster.engine.remove_local_queue(cluster.now, &key(heavy));
     cluster.check("after a LocalQueue is gone");
     assert_eq!(cluster.engine.pending("q").len(), 9);
+}
+
+#[test]
+fn victims_that_others_preempt_are_replaced_by_others_or_waited_for() {
+    let reclaims = PreemptionPolicy { reclaim_within_cohort: ReclaimPolicy::Any, ..PreemptionPolicy::default() };
+    for (held, want) in [(&[4, 4][..], Recomputation::NewTargets), (&[8][..], Recomputation::DeferredFit)] {
+        let mut cluster = Cluster::new(Config::new());
+        for name in ["a", "b"] {
+            cluster.queue(queue(name, Some("pool"), 4, reclaims));
+        }
+        cluster.queue(queue("lent", Some("pool"), 0, PreemptionPolicy::default()));
+        for (i, chips) in held.iter().enumerate() {
+            cluster.submit(&format!("lent-{i}"), "lent", *chips, 0);
+        }
+        cluster.settle(20);
+        assert_eq!(cluster.running().len(), held.len());
+        cluster.submit("first", "a", 3, 0);
+        cluster.submit("second", "b", 3, 0);
+        let cycle = cluster.cycle();
+        assert_eq!(cycle.recomputed, [("b".into(), want)], "{:?}", cycle.entries);
+        cluster.settle(40);
+        assert!(cluster.running().contains(&"first") && cluster.running().contains(&"second"));
+    }
 }

@@ -338,6 +338,10 @@ fn a_replacement_waits_for_nobodys_pods() {
         pods_ready(&mut cluster, "runs", false);
         fail(&mut cluster, "runs", "a");
         cluster.log.clear();
+        assert!(
+            cluster.engine.next_wake().is_some_and(|due| cluster.engine.has_heads(due)),
+            "there is something to do"
+        );
         cluster.settle(20);
         assert_eq!(cluster.log, ["admitted runs"], "it keeps its reservation and gets another node");
         assert_eq!(places(&cluster, "runs"), at(&[("c", 1)]));

@@ -406,6 +406,35 @@ fn a_slice_that_replaces_another_keeps_its_places() {
     assert!(cluster.engine.overcommitted_nodes().is_empty());
 }
 
+/// Kueue's rule: the new slice is placed as a whole, wherever the pods of the old one are.
+#[test]
+fn where_the_pods_of_a_grown_job_are_counts_only_with_the_gate() {
+    for (gate, want) in [(true, "b"), (false, "a")] {
+        let mut config = Config::new();
+        config.gates.set("ElasticJobsViaWorkloadSlicesWithTAS", gate).unwrap();
+        let mut cluster = four_hosts(config);
+        let first = pods(&mut cluster, "first", 1, 4, HOSTNAME_LABEL);
+        cluster.put(first);
+        let elastic = |cluster: &mut Cluster, name: &str, count: i32| {
+            let mut w = pods(cluster, name, count, 2, HOSTNAME_LABEL);
+            w.spec.pod_sets[0].topology_request =
+                Some(TopologyRequest { unconstrained: Some(true), ..TopologyRequest::default() });
+            w.annotations.insert("kueue.x-k8s.io/elastic-job".into(), "true".into());
+            w
+        };
+        let small = elastic(&mut cluster, "small", 1);
+        cluster.put(small);
+        cluster.settle(40);
+        assert_eq!((places(&cluster, "first"), places(&cluster, "small")), (place(&[("a", 1)]), place(&[("b", 1)])));
+        cluster.finish("first");
+        let mut large = elastic(&mut cluster, "large", 2);
+        large.annotations.insert(REPLACEMENT_ANNOTATION.into(), format!("{NAMESPACE}/small").into());
+        cluster.put(large);
+        cluster.settle(40);
+        assert_eq!(places(&cluster, "large"), place(&[(want, 2)]));
+    }
+}
+
 #[test]
 fn flavors_over_the_same_nodes_see_each_other() {
     let mut cluster = placed_cluster(Config::new(), 100);

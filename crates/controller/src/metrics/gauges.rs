@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use slicegate_admission::FlavorUsage;
+use slicegate_admission::{FlavorUsage, Recomputation};
 use slicegate_api::{Kind, Object};
 use slicegate_quota::{Amount, Quantity, request_quantity};
 use slicegate_workload::Key;
@@ -29,6 +29,11 @@ static SKIPS: Definition = Definition::gauge(
     "kueue_admission_cycle_preemption_skips",
     QUEUE,
     "Workloads of the last cycle that had preemption targets but were passed over for others.",
+);
+static RECOMPUTATIONS: Definition = Definition::counter(
+    "kueue_preemption_target_recomputations_total",
+    &["cluster_queue", "result", "replica_role"],
+    "How often victims were looked for once more because others of the cycle preempted the first ones, by what came of it.",
 );
 static PENDING: Definition =
     Definition::gauge("kueue_pending_workloads", QUEUE_STATUS, "Workloads that wait in a ClusterQueue.");
@@ -218,6 +223,14 @@ impl Controller {
         snapshot.set(&ADMITTED, &[name, role], count(report.admitted));
         let skips = self.attempts.skips.get(name).copied().unwrap_or(0);
         snapshot.set(&SKIPS, &[name, role], count_to_f64(skips));
+        for (result, number) in self.attempts.recomputations.get(name).into_iter().flatten() {
+            let result = match result {
+                Recomputation::NewTargets => "new_targets",
+                Recomputation::DeferredFit => "deferred_fit",
+                Recomputation::Skipped => "skipped",
+            };
+            snapshot.set(&RECOMPUTATIONS, &[name, result, role], count_to_f64(*number));
+        }
         let status = match (spec.deleting, report.activity.active) {
             (true, _) => "terminating",
             (false, true) => "active",

@@ -14,6 +14,9 @@ mod jobset;
 mod kueue;
 mod text;
 
+use std::collections::BTreeMap;
+
+use slicegate_admission::{Outcome, Recomputation, Skip};
 use slicegate_api::{Kind, Object};
 use slicegate_workload::{Key, Timestamp};
 
@@ -184,16 +187,21 @@ pub(crate) struct Attempts {
     /// Cycles that did not.
     pub(crate) inadmissible: u64,
     /// By ClusterQueue: entries of the last cycle that had targets to preempt but were passed over.
-    pub(crate) skips: std::collections::BTreeMap<Box<str>, u64>,
+    pub(crate) skips: BTreeMap<Box<str>, u64>,
+    /// By ClusterQueue and result: how often victims were looked for once more, since others preempt the first ones.
+    pub(crate) recomputations: BTreeMap<Box<str>, BTreeMap<Recomputation, u64>>,
 }
 
 impl Attempts {
     /// Counts a cycle.
     pub(crate) fn count(&mut self, cycle: &slicegate_admission::Cycle) {
-        use slicegate_admission::{Outcome, Skip};
         let success = cycle.entries.iter().any(|entry| matches!(entry.outcome, Outcome::Admitted { .. }));
         let counter = if success { &mut self.success } else { &mut self.inadmissible };
         *counter = counter.saturating_add(1);
+        for (queue, result) in &cycle.recomputed {
+            let number = self.recomputations.entry(queue.clone()).or_default().entry(*result).or_default();
+            *number = number.saturating_add(1);
+        }
         self.skips.clear();
         for entry in &cycle.entries {
             if matches!(entry.outcome, Outcome::Skipped(Skip::OverlappingVictims)) {

@@ -83,6 +83,10 @@ impl Controller {
 
     /// Makes the Workload of a job, or a slice that replaces another.
     pub(super) fn create_workload(&mut self, view: &JobView, replaces: Option<&Key>) {
+        // The name of an elastic job's Workload changes with the job: a second one could be made while the first is on its way.
+        if view.elastic && self.makes_workload_of(view.object.uid()) {
+            return;
+        }
         let Some(priority) = self.priority_of(view) else { return };
         let namespace = view.object.namespace().to_owned();
         let name = self.workload_name(view);
@@ -149,7 +153,12 @@ impl Controller {
             status: kueue::WorkloadStatus::default(),
         };
         let note = format!("Created Workload: {namespace}/{name}");
-        let then = Then::event(event(&view.reference, EventType::Normal, "CreatedWorkload", note));
+        let failed = format!("Error creating Workload {namespace}/{name}");
+        let then = Then {
+            events: vec![event(&view.reference, EventType::Normal, "CreatedWorkload", note)],
+            on_failure: Some((view.reference.clone(), "FailedCreate", failed)),
+            ..Then::default()
+        };
         self.write(field_manager::JOB, Operation::Create(workload.into()), then);
     }
 

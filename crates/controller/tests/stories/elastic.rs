@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use slicegate_api::{Kind, Object, ObjectRef};
-use slicegate_controller::Configuration;
+use slicegate_controller::{Configuration, WriteOutcome};
 use slicegate_workload::{ConditionType, Key, Workload};
 
 use crate::api::World;
@@ -150,6 +150,27 @@ fn a_job_grows_and_its_new_pods_pass_the_gate() {
     world.settle();
     assert!(!world.api.objects.contains_key(&old));
     assert_eq!(counts(&world, &job), [4]);
+}
+
+#[test]
+fn one_workload_is_made_though_the_job_changes_meanwhile() {
+    let mut world = one("9");
+    let job = world.put(job("j", 2, true));
+    world.deliver();
+    let first = world.controller.reconcile(world.now).writes;
+    assert!(first.iter().any(|w| w.operation.object().kind == Kind::Workload), "{first:?}");
+    // Somebody touches the job while its Workload is on its way: it has another generation then, and the Workload another name.
+    world.edit(&job, |v| v["spec"]["backoffLimit"] = 3.into());
+    world.deliver();
+    let second = world.controller.reconcile(world.now).writes;
+    assert!(second.iter().all(|w| w.operation.object().kind != Kind::Workload), "{second:?}");
+    for write in first.iter().chain(&second) {
+        let result = world.api.perform(write);
+        world.controller.complete(world.now, WriteOutcome { id: write.id, result });
+    }
+    world.settle();
+    assert_eq!(counts(&world, &job), [2]);
+    assert_eq!(world.controller.workloads().count(), 1, "and no other one has ended");
 }
 
 #[test]
@@ -325,8 +346,8 @@ fn a_slice_that_is_deleted_while_it_runs_stops_the_job() {
     world.delete(&ObjectRef::new(Kind::Workload, "default", old.name.clone()));
     world.settle();
     assert!(suspended(&world, &job));
-    assert_eq!(slices(&world, &job), [(new, 5)]);
     active(&mut world, &job, 0);
+    assert_eq!(slices(&world, &job), [(new, 5)]);
     scale(&mut world, &job, 4);
     world.settle();
     assert!(!suspended(&world, &job));

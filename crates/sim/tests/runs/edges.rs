@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use slicegate_api::{Kind, ObjectRef};
+use serde_json::json;
+use slicegate_api::{Kind, Object, ObjectRef};
 use slicegate_controller::{Change, Configuration, Effects, Operation, Write, WriteId, WriteOutcome, field_manager};
 use slicegate_manifest::{Diagnostic, Options as LoadOptions, Source, load};
 use slicegate_sim::render::{self, TextOptions};
@@ -249,7 +250,7 @@ fn replicated_jobs_start_in_order_if_told_to() {
     let outcome = run(&(QUEUES.to_owned() + &driver_and_workers("InOrder")), None);
     let started = |name: &str| {
         let mut jobs = outcome.objects.values().filter_map(|object| match object {
-            slicegate_api::Object::Job(job) if job.metadata.name.as_deref() == Some(name) => job.status.clone(),
+            Object::Job(job) if job.metadata.name.as_deref() == Some(name) => job.status.clone(),
             _ => None,
         });
         jobs.next_back().and_then(|status| status.start_time).unwrap().0
@@ -300,4 +301,88 @@ fn a_controller_that_only_ever_fails_does_not_keep_the_simulation_going() {
     let Ok(simulation) = simulation else { panic!("an empty input is good") };
     let outcome = simulation.run();
     assert!(outcome.verdicts.is_empty());
+}
+
+/// Admits the first Job it sees, and starts it in a way that the API server refuses.
+#[derive(Default)]
+struct Clumsy {
+    job: Option<Object>,
+    workload: Option<Object>,
+    done: u64,
+}
+
+impl Admission for Clumsy {
+    fn observe(&mut self, _: Timestamp, change: Change) {
+        if let Change::Applied(object) = change {
+            match object.kind() {
+                Kind::Job => self.job = Some(object),
+                Kind::Workload => self.workload = Some(object),
+                _ => {}
+            }
+        }
+    }
+
+    fn complete(&mut self, _: Timestamp, _: WriteOutcome) {}
+
+    fn reconcile(&mut self, _: Timestamp) -> Effects {
+        let Some(job) = self.job.clone() else { return Effects::default() };
+        let operation = match (self.done, self.workload.clone()) {
+            (0, _) => Operation::Create(
+                Kind::Workload
+                    .read(json!({"metadata": {"name": "w", "namespace": "default", "ownerReferences": [
+                            {"apiVersion": "batch/v1", "kind": "Job", "name": job.name(), "uid": job.uid(), "controller": true}]},
+                        "spec": {"queueName": "lq", "podSets": [{"name": "main", "count": 1, "template": {"spec": {
+                            "restartPolicy": "Never", "containers": [{"name": "c", "image": "x"}]}}}]}}))
+                    .unwrap(),
+            ),
+            (1, Some(workload)) => {
+                let mut value = workload.to_json().unwrap();
+                value["status"] = json!({"admission": {"clusterQueue": "cq", "podSetAssignments": [{"name": "main", "count": 1}]},
+                    "conditions": [{"type": "Admitted", "status": "True", "reason": "Admitted", "message": "",
+                        "lastTransitionTime": "2026-01-01T00:00:00Z"}]});
+                Operation::UpdateStatus(Kind::Workload.read(value).unwrap())
+            }
+            (2, _) => {
+                let mut value = job.to_json().unwrap();
+                value["spec"]["suspend"] = false.into();
+                value["spec"]["parallelism"] = (-1).into();
+                Operation::Update(Kind::Job.read(value).unwrap())
+            }
+            _ => return Effects::default(),
+        };
+        self.done += 1;
+        let write = Write { id: WriteId(self.done), manager: field_manager::JOB, operation };
+        Effects { writes: vec![write], ..Effects::default() }
+    }
+}
+
+fn job(name: &str, counts: &str) -> String {
+    format!(
+        "apiVersion: batch/v1
+kind: Job
+metadata: {{name: {name}, labels: {{kueue.x-k8s.io/queue-name: lq}}}}
+spec:
+  {counts}
+  template: {{spec: {{restartPolicy: Never, containers: [{{name: c, image: x, resources: {{limits: {{google.com/tpu: 4}}}}}}]}}}}
+---
+"
+    )
+}
+
+#[test]
+fn a_job_that_is_admitted_and_does_nothing_says_why() {
+    let text = QUEUES.to_owned() + &job("none", "parallelism: 0") + &queued_jobset("empty", 0, 2, "");
+    let said = told(&run(&text, None));
+    for line in [
+        "Job none: admitted, not running: it asks for no pods: its parallelism is 0\n",
+        "JobSet empty: admitted, not running: it asks for no pods: replicas or parallelism of all its replicatedJobs are 0\n",
+    ] {
+        assert!(said.contains(line), "{said}");
+    }
+    let input = Input::new(read(&job("refused", "suspend: true")).0, Options::default());
+    let Ok(simulation) = Simulation::with(input, &NoFiles, Clumsy::default()) else { panic!("the input is good") };
+    let said = told(&simulation.run());
+    let line =
+        "Job refused: admitted, not running: it cannot be started: Job default/refused was refused: spec.parallelism";
+    assert!(said.contains(line), "{said}");
 }

@@ -14,6 +14,8 @@ use crate::api::{PODS, items, text};
 use crate::error::Result;
 use crate::gke::{Change, EXIT_CODE, RUN_TIME, Shared, duration, follow, now, persist, place};
 
+const JOB_SET: &str = "/metadata/labels/jobset.sigs.k8s.io~1jobset-name";
+
 /// How a pod runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Run {
@@ -93,11 +95,23 @@ async fn life(shared: Arc<Shared>, pod: Value) {
         }
     }
     let run = how_long(&pod, shared.state().settings.run_time);
-    let Run::For(time) = run else { return };
-    tokio::time::sleep(time).await;
+    match run {
+        Run::For(time) => tokio::time::sleep(time).await,
+        Run::UntilTold => released(&shared, text(&pod, JOB_SET)).await,
+    }
     alive(&shared, &node).await;
     let code = text(&pod, &format!("/metadata/annotations/{}", EXIT_CODE.replace('/', "~1"))).parse().unwrap_or(0);
     persist(|| patch(&shared.client, &pod, ended(&pod, code))).await;
+}
+
+/// Waits until the pods of a JobSet may end.
+async fn released(shared: &Shared, job_set: &str) {
+    let mut news = shared.news.subscribe();
+    while !shared.state().released.contains(job_set) {
+        if news.changed().await.is_err() {
+            return;
+        }
+    }
 }
 
 /// Waits until a node is not dead.
@@ -132,17 +146,16 @@ async fn patch(client: &Client, pod: &Value, status: Value) -> Result<(), kube::
     api.patch_status(&name, &PatchParams::default(), &Patch::Merge(&body)).await.map(drop)
 }
 
-fn how_long(pod: &Value, usual: Duration) -> Run {
+fn how_long(pod: &Value, usual: Option<Duration>) -> Run {
     let said = text(pod, &format!("/metadata/annotations/{}", RUN_TIME.replace('/', "~1")));
     if said == "forever" {
         return Run::UntilTold;
     }
     // Heads and workers of Ray run as long as their cluster.
     let is_ray_node = pod.pointer("/metadata/labels/ray.io~1node-type").is_some();
-    match duration(said) {
+    match duration(said).or(usual.filter(|_| !is_ray_node)) {
         Some(time) => Run::For(time),
-        None if is_ray_node => Run::UntilTold,
-        None => Run::For(usual),
+        None => Run::UntilTold,
     }
 }
 
@@ -203,10 +216,11 @@ mod tests {
 
     #[test]
     fn how_long_pods_run() {
-        let usual = Duration::from_secs(2);
+        let usual = Some(Duration::from_secs(2));
         let pod =
             |annotations: Value, labels: Value| json!({"metadata": {"annotations": annotations, "labels": labels}});
-        assert_eq!(how_long(&pod(json!({}), json!({})), usual), Run::For(usual));
+        assert_eq!(how_long(&pod(json!({}), json!({})), usual), Run::For(Duration::from_secs(2)));
+        assert_eq!(how_long(&pod(json!({}), json!({})), None), Run::UntilTold);
         let said = pod(json!({RUN_TIME: "7s"}), json!({}));
         assert_eq!(how_long(&said, usual), Run::For(Duration::from_secs(7)));
         assert_eq!(how_long(&pod(json!({RUN_TIME: "forever"}), json!({})), usual), Run::UntilTold);

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use crate::api::{Resource, is_not_found, name, text};
 use crate::cluster::Cluster;
 use crate::error::Result;
+use crate::wait::AGAIN;
 
 pub use dashboard::{Dashboard, RayStatus};
 pub use dws::{Answer, CLASS};
@@ -26,8 +27,9 @@ pub use pool::{Pool, Shape};
 /// How quick things go.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How long a pod runs, unless it says otherwise: see [`RUN_TIME`].
-    pub run_time: Duration,
+    /// How long a pod runs, unless it says otherwise (see [`RUN_TIME`]); `None`: until [`Gke::finish`] or
+    /// [`Gke::release`] ends it.
+    pub run_time: Option<Duration>,
     /// From a pod's being bound to its running.
     pub start_time: Duration,
     /// From asking for nodes to having them.
@@ -43,7 +45,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            run_time: Duration::from_secs(2),
+            run_time: Some(Duration::from_secs(2)),
             start_time: Duration::from_millis(100),
             provision_time: Duration::from_millis(500),
             idle_time: Duration::from_secs(3),
@@ -67,6 +69,8 @@ pub struct Gke {
 struct Shared {
     client: Client,
     state: Mutex<State>,
+    /// Told when more is released.
+    news: tokio::sync::watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
@@ -77,6 +81,8 @@ struct State {
     pods: BTreeMap<String, Value>,
     /// Nodes whose kubelet is silent.
     dead: BTreeSet<String>,
+    /// JobSets whose pods end as soon as they run.
+    released: BTreeSet<String>,
     /// What is done about single ProvisioningRequests, by namespace and name.
     answers: BTreeMap<(String, String), Answer>,
 }
@@ -108,7 +114,7 @@ impl Gke {
     pub async fn start(cluster: &Cluster, settings: Settings) -> Result<Self> {
         let client = cluster.client_of("gke", "e2e-gke").await?;
         let state = Mutex::new(State { settings, ..State::default() });
-        let shared = Arc::new(Shared { client, state });
+        let shared = Arc::new(Shared { client, state, news: tokio::sync::watch::channel(()).0 });
         let tasks = vec![
             tokio::spawn(kubelet::run(shared.clone())),
             tokio::spawn(kubelet::heartbeats(shared.clone())),
@@ -162,6 +168,12 @@ impl Gke {
             count += 1;
         }
         Ok(count)
+    }
+
+    /// Lets the pods of a JobSet that run until they are told end well, those that run now and those to come.
+    pub fn release(&self, job_set: &str) {
+        self.shared.state().released.insert(job_set.to_owned());
+        self.shared.news.send_replace(());
     }
 
     /// A host fails: its kubelet is silent from now on.
@@ -238,18 +250,19 @@ fn place(object: &Value) -> (String, String) {
 /// All objects of a kind as they change, until the task is aborted.
 async fn follow(client: &Client, resource: Resource, mut seen: impl FnMut(Change)) {
     use futures_util::StreamExt as _;
-    use kube::runtime::WatchStreamExt as _;
     use kube::runtime::watcher::{Config, Event, watcher};
 
-    let stream = watcher(resource.all(client), Config::default()).default_backoff();
-    let mut stream = std::pin::pin!(stream);
+    let mut stream = std::pin::pin!(watcher(resource.all(client), Config::default()));
     while let Some(event) = stream.next().await {
         let change = match event {
             Ok(Event::Init) => Some(Change::Begin),
             Ok(Event::InitApply(o) | Event::Apply(o)) => serde_json::to_value(o).ok().map(Change::Is),
             Ok(Event::Delete(o)) => serde_json::to_value(o).ok().map(Change::Gone),
             Ok(Event::InitDone) => Some(Change::Listed),
-            Err(_) => None,
+            Err(_) => {
+                tokio::time::sleep(AGAIN).await;
+                None
+            }
         };
         if let Some(change) = change {
             seen(change);

@@ -11,7 +11,6 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use kube::Client;
 use kube::api::ListParams;
-use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{Config, Event, watcher};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -20,6 +19,7 @@ use tokio::time::Instant;
 use crate::api::{self, Resource, is_not_found, items, name, text};
 use crate::cluster::Cluster;
 use crate::error::{Context as _, Error, Result};
+use crate::wait::AGAIN;
 
 /// What is recorded, as far as the API server serves it.
 pub const RECORDED: [Resource; 13] = [
@@ -169,9 +169,24 @@ impl Observer {
     }
 
     /// The changes of an object's conditions in order, as `Type=Status` or, with reasons, `Type=Status(Reason)`. Those
-    /// that changed in one version are in the order of the object.
+    /// that changed in one version are in the order of their names: which came first is not to be told.
     pub fn conditions(&self, kind: Resource, namespace: &str, name_of: &str, reasons: bool) -> Vec<String> {
         condition_changes(self.versions(kind, namespace, name_of).iter().map(|s| &s.object), reasons)
+    }
+
+    /// The name of the one object of a kind whose name begins so.
+    ///
+    /// # Errors
+    /// If there was none, or several.
+    pub fn name(&self, kind: Resource, prefix: &str) -> Result<String> {
+        let all = self.all();
+        let of_kind = all.iter().filter(|s| s.kind == kind.plural).map(|s| name(&s.object));
+        let names: BTreeSet<&str> = of_kind.filter(|n| n.starts_with(prefix)).collect();
+        let mut found = names.iter();
+        match (found.next(), found.next()) {
+            (Some(name), None) => Ok((*name).to_owned()),
+            _ => Err(Error::new(format!("{} whose names begin with {prefix}: {names:?}", kind.plural))),
+        }
     }
 
     /// Which rules were broken at some time: see [`replay::violations`]. Call [`Observer::catch_up`] before.
@@ -223,6 +238,7 @@ pub fn condition_changes<'a>(versions: impl Iterator<Item = &'a Value>, reasons:
     let mut known: BTreeMap<String, String> = BTreeMap::new();
     let mut changes = Vec::new();
     for version in versions {
+        let from = changes.len();
         for condition in items(version, "/status/conditions") {
             let kind = text(condition, "/type");
             let mut now = text(condition, "/status").to_owned();
@@ -234,6 +250,7 @@ pub fn condition_changes<'a>(versions: impl Iterator<Item = &'a Value>, reasons:
                 known.insert(kind.to_owned(), now);
             }
         }
+        changes.get_mut(from..).unwrap_or_default().sort();
     }
     changes
 }
@@ -243,10 +260,12 @@ fn revision(object: &Value) -> u64 {
 }
 
 async fn watch(client: Client, kind: Resource, record: Arc<Mutex<Record>>, began: Instant) {
-    let stream = watcher(kind.all(&client), Config::default()).default_backoff();
-    let mut stream = std::pin::pin!(stream);
+    let mut stream = std::pin::pin!(watcher(kind.all(&client), Config::default()));
     let mut listed: BTreeSet<String> = BTreeSet::new();
     while let Some(event) = stream.next().await {
+        if event.is_err() {
+            tokio::time::sleep(AGAIN).await;
+        }
         let mut record = record.lock().unwrap_or_else(PoisonError::into_inner);
         let at = began.elapsed();
         match event {
@@ -300,10 +319,10 @@ impl Record {
     /// What is not in a new list was deleted while the watch was cut.
     fn sweep(&mut self, kind: &'static str, at: Duration, listed: &BTreeSet<String>) {
         let gone: Vec<_> = self.now.keys().filter(|(k, uid)| *k == kind && !listed.contains(uid)).cloned().collect();
-        // When exactly is not known: no later than anything else that was seen by now.
-        let revision = self.seen.iter().map(|s| s.revision).max().unwrap_or(0);
         for key in gone {
             if let Some(object) = self.now.remove(&key) {
+                // When exactly is not known; nothing is blamed on what may have been gone.
+                let revision = revision(&object);
                 self.seen.push(Seen { at, change: Change::Deleted, kind, object, revision });
             }
         }
@@ -330,7 +349,7 @@ mod tests {
         let changes = condition_changes(versions.iter(), true);
         assert_eq!(
             changes,
-            ["QuotaReserved=False(Pending)", "QuotaReserved=True(QuotaReserved)", "Admitted=True(Admitted)"]
+            ["QuotaReserved=False(Pending)", "Admitted=True(Admitted)", "QuotaReserved=True(QuotaReserved)"]
         );
     }
 
@@ -343,6 +362,6 @@ mod tests {
         record.put("pods", Duration::ZERO, pod("b", "2"));
         record.sweep("pods", Duration::ZERO, &["b".to_owned()].into());
         let changes: Vec<_> = record.seen.iter().map(|s| (s.change, s.revision)).collect();
-        assert_eq!(changes, [(Change::Added, 1), (Change::Added, 2), (Change::Deleted, 2)]);
+        assert_eq!(changes, [(Change::Added, 1), (Change::Added, 2), (Change::Deleted, 1)]);
     }
 }

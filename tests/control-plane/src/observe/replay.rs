@@ -22,6 +22,10 @@ type Amounts = BTreeMap<(String, String), i128>;
 /// - a Workload that is admitted holds quota.
 pub(super) fn violations(all: &[Seen]) -> Vec<String> {
     let mut world = World::default();
+    // What was first seen in a list, after a watch was cut, was there before.
+    for seen in all.iter().rev().filter(|s| s.change != Change::Deleted) {
+        world.node(seen);
+    }
     let mut found = Vec::new();
     let mut told = BTreeSet::new();
     for seen in all {
@@ -102,35 +106,40 @@ struct World {
 impl World {
     fn take(&mut self, seen: &Seen) -> Vec<String> {
         let (gone, object) = (seen.change == Change::Deleted, &seen.object);
-        match seen.kind {
-            "workloads" => {
-                let key = text(object, "/metadata/uid").to_owned();
-                let held = self.workloads.get(&key).is_some_and(holds);
-                if gone {
-                    self.workloads.remove(&key);
-                    return Vec::new();
-                }
-                self.workloads.insert(key, object.clone());
-                let mut found = Vec::new();
-                if is_true(object, "Admitted") && !is_true(object, "QuotaReserved") {
-                    found.push(format!("Workload {} is admitted and holds no quota", path(object)));
-                }
-                if holds(object) && !held {
-                    found.extend(self.over_quota(object));
-                    found.extend(self.twice(object));
-                }
-                found
-            }
-            "clusterqueues" | "cohorts" => {
-                let key = format!("{}/{}", if seen.kind == "cohorts" { "o" } else { "c" }, name(object));
-                if gone {
-                    self.nodes.remove(&key);
-                } else {
-                    self.nodes.insert(key, object.clone());
-                }
-                Vec::new()
-            }
-            _ => Vec::new(),
+        if seen.kind != "workloads" {
+            self.node(seen);
+            return Vec::new();
+        }
+        let key = text(object, "/metadata/uid").to_owned();
+        let held = self.workloads.get(&key).is_some_and(holds);
+        if gone {
+            self.workloads.remove(&key);
+            return Vec::new();
+        }
+        self.workloads.insert(key, object.clone());
+        let mut found = Vec::new();
+        if is_true(object, "Admitted") && !is_true(object, "QuotaReserved") {
+            found.push(format!("Workload {} is admitted and holds no quota", path(object)));
+        }
+        if holds(object) && !held {
+            found.extend(self.over_quota(object));
+            found.extend(self.twice(object));
+        }
+        found
+    }
+
+    /// A ClusterQueue or Cohort is so now.
+    fn node(&mut self, seen: &Seen) {
+        let letter = match seen.kind {
+            "clusterqueues" => "c",
+            "cohorts" => "o",
+            _ => return,
+        };
+        let key = format!("{letter}/{}", name(&seen.object));
+        if seen.change == Change::Deleted {
+            self.nodes.remove(&key);
+        } else {
+            self.nodes.insert(key, seen.object.clone());
         }
     }
 

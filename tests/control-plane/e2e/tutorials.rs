@@ -1,0 +1,391 @@
+//! Both tutorials, their files as they are.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use slicegate_control_plane::api::{self, is_true, name, text};
+use slicegate_control_plane::cluster::Cluster;
+use slicegate_control_plane::gke::{Gke, Pool, Settings};
+use slicegate_control_plane::manifest::{documents, fill};
+use slicegate_control_plane::observe::Observer;
+use slicegate_control_plane::slicegate::{self, Slicegate};
+use slicegate_control_plane::wait::{Objects, Wait};
+use slicegate_control_plane::{Context as _, Error, Result, Value, ensure, ensure_eq};
+
+use crate::recordings::Recording;
+use crate::suite::{Suite, tests};
+
+tests![
+    the_multislice_tutorial_with_the_largest_first,
+    the_multislice_tutorial_in_the_order_of_its_file,
+    the_multislice_tutorial_with_preemption,
+    the_dws_tutorial,
+];
+
+/// The folder of the tutorials and the recordings.
+struct Files(PathBuf);
+
+impl Files {
+    /// `None`, and said so, if they are not there.
+    fn find(suite: &mut Suite) -> Option<Self> {
+        let found = std::env::var_os("SLICEGATE_SHARED").filter(|f| !f.is_empty()).map(|f| Self(f.into()));
+        if found.is_none() {
+            suite.skip("SLICEGATE_SHARED is not set: it holds the tutorials' own files and the recordings");
+        }
+        found
+    }
+
+    fn tutorial(&self, path: &str) -> Result<String> {
+        let path = self.0.join("tutorials").join(path);
+        std::fs::read_to_string(&path).doing(path.display())
+    }
+
+    fn recording(&self, name: &str) -> Result<Recording> {
+        Recording::read(&self.0.join("recordings").join(format!("{name}.jsonl.xz")))
+    }
+}
+
+/// What every tutorial begins with: a cluster with node pools, a controller, an observer.
+struct Stage<'a> {
+    cluster: &'a Cluster,
+    gke: Gke,
+    observer: Observer,
+    _controller: Slicegate,
+}
+
+impl<'a> Stage<'a> {
+    async fn set(suite: &'a mut Suite, settings: Settings, pools: Vec<Pool>) -> Result<Self> {
+        let folder = suite.test_folder();
+        let cluster = suite.shared().await?;
+        slicegate::install(cluster).await?;
+        let gke = Gke::start(cluster, settings).await?;
+        gke.add_pools(pools).await?;
+        let observer = Observer::start(cluster).await?;
+        let args = vec!["--feature-gates=ElasticJobsViaWorkloadSlices=true".to_owned()];
+        let options = slicegate::Options { args, ..slicegate::Options::default() };
+        let controller = Slicegate::start(cluster, &folder, &options).await?;
+        Ok(Self { cluster, gke, observer, _controller: controller })
+    }
+
+    /// The three slices of the multislice tutorial. Pods run until the test ends them.
+    async fn multislice(suite: &'a mut Suite) -> Result<Self> {
+        let slice = |name: &str| Pool::tpu(name, "ct5lp-hightpu-4t", "2x4");
+        let pools = vec![slice("nodepool1")?, slice("nodepool2")?, slice("nodepool3")?];
+        Self::set(suite, Settings { run_time: None, ..Settings::default() }, pools).await
+    }
+
+    /// Waits until so many pods of a JobSet run.
+    async fn runs(&self, job_set: &str, pods: usize) -> Result<()> {
+        let all = |seen: &Objects| seen.values().filter(|p| text(p, "/status/phase") == "Running").count() == pods;
+        let label = format!("jobset.sigs.k8s.io/jobset-name={job_set}");
+        Wait::new(&self.cluster.client, api::PODS, "default").labels(&label).until(&format!("{pods} run"), all).await?;
+        Ok(())
+    }
+
+    /// Lets the pods of a JobSet end well, and waits until it is complete.
+    async fn complete(&self, job_set: &str) -> Result<()> {
+        self.gke.release(job_set);
+        let wait = Wait::new(&self.cluster.client, api::JOB_SETS, "default");
+        wait.one(job_set, "Completed", |o| is_true(o, "Completed")).await.map(drop)
+    }
+
+    /// What `kubectl get workloads` says: name without its hash, queue, ClusterQueue, and whether admitted and finished.
+    async fn workloads(&self) -> Result<Vec<String>> {
+        let printed = self.cluster.kubectl.run(&["get", "workloads"]).await?.stdout;
+        let head = printed.lines().next().unwrap_or_default();
+        let columns = ["NAME", "QUEUE", "RESERVED IN", "ADMITTED", "FINISHED", "AGE"];
+        let starts: Vec<usize> = columns.iter().filter_map(|c| head.find(c)).collect();
+        ensure_eq!(starts.len(), columns.len(), "columns in {head:?}");
+        let mut rows = Vec::new();
+        for line in printed.lines().skip(1) {
+            let cells: Vec<&str> = starts
+                .iter()
+                .zip(starts.iter().skip(1).copied().chain([line.len()]))
+                .map(|(&from, to)| line.get(from..to.min(line.len())).unwrap_or_default().trim())
+                .collect();
+            let (name, hash) = cells.first().and_then(|n| n.rsplit_once('-')).unwrap_or_default();
+            ensure!(
+                hash.len() == 5 && hash.chars().all(|c| c.is_ascii_hexdigit()),
+                "no hash of five at the end: {line}"
+            );
+            let rest: Vec<&str> = cells.iter().skip(1).take(4).copied().filter(|c| !c.is_empty()).collect();
+            rows.push(format!("{name} {}", rest.join(" ")));
+        }
+        rows.sort();
+        Ok(rows)
+    }
+
+    /// What `kubectl get pods` says, counted: name up to its number, how many are ready, status.
+    async fn pods(&self, of: &str) -> Result<Vec<String>> {
+        let printed = self.cluster.kubectl.run(&["get", "pods"]).await?;
+        let rows = printed.rows().into_iter().filter(|r| r.first().is_some_and(|n| n.starts_with(of)));
+        Ok(rows.map(|r| [r.get(1), r.get(2)].map(|c| c.cloned().unwrap_or_default()).join(" ")).collect())
+    }
+
+    /// Fails unless the conditions of Workloads changed in the order of a recording.
+    ///
+    /// One difference is known: since the recordings were made, whoever waits is also told that it is not admitted.
+    fn as_recorded(&self, recording: &Recording, workloads: &[&str]) -> Result<()> {
+        for prefix in workloads {
+            let name = self.observer.name(api::WORKLOADS, prefix)?;
+            let mut ours = self.observer.conditions(api::WORKLOADS, "default", &name, false);
+            let first = ours
+                .iter()
+                .position(|c| c.starts_with("Admitted="))
+                .filter(|&i| ours.get(i).is_some_and(|c| c.ends_with("False")));
+            if let Some(first) = first {
+                ours.remove(first);
+            }
+            ensure_eq!(ours, recording.conditions(prefix), "conditions of {name}");
+        }
+        Ok(())
+    }
+
+    /// Fails unless each Job of a JobSet was done in a node pool of its own.
+    ///
+    /// Pods that did not come to their end do not count: without a webhook that suspends them, jobs may start before the
+    /// controller sees them.
+    fn one_slice_each(&self, job_set: &str, slices: usize) -> Result<()> {
+        let mut places = BTreeSet::new();
+        for seen in self.observer.all().iter().filter(|s| s.kind == "pods") {
+            let label =
+                |key: &str| text(&seen.object, &format!("/metadata/labels/{}", key.replace('/', "~1"))).to_owned();
+            let node = text(&seen.object, "/spec/nodeName").to_owned();
+            let is_done = text(&seen.object, "/status/phase") == "Succeeded";
+            if label("jobset.sigs.k8s.io/jobset-name") == job_set && is_done {
+                let pool = node.rsplit_once('-').map_or(node.as_str(), |(pool, _)| pool).to_owned();
+                places.insert((label("batch.kubernetes.io/job-name"), pool));
+            }
+        }
+        let pools: BTreeSet<&String> = places.iter().map(|(_, pool)| pool).collect();
+        ensure!(places.len() == slices && pools.len() == slices, "{slices} slices of {job_set} in pools: {places:?}");
+        Ok(())
+    }
+
+    /// Ends a tutorial: the rules hold, and if not, or if something failed, all that was seen is kept.
+    async fn end(self, folder: PathBuf, result: Result<()>) -> Result<()> {
+        let result = match result {
+            Ok(()) => self.observer.must_be_clean().await,
+            failed => failed,
+        };
+        if result.is_err() {
+            self.observer.write(&folder.join("observed.jsonl"))?;
+        }
+        result
+    }
+}
+
+async fn the_multislice_tutorial_with_the_largest_first(suite: &mut Suite) -> Result<()> {
+    let Some(files) = Files::find(suite) else { return Ok(()) };
+    let folder = suite.test_folder();
+    let stage = Stage::multislice(suite).await?;
+    let result = largest_first(&stage, &files).await;
+    stage.end(folder, result).await
+}
+
+async fn largest_first(stage: &Stage<'_>, files: &Files) -> Result<()> {
+    let kubectl = &stage.cluster.kubectl;
+    kubectl.apply(&files.tutorial("multislice/kueue.yaml")?).await?;
+    let job_sets = files.tutorial("multislice/jobsets-multislice-standard.yaml")?;
+    for job_set in documents(&job_sets).iter().rev() {
+        kubectl.apply(job_set).await?;
+    }
+    stage.runs("multislice-3slice", 6).await?;
+    let waiting = |w: &Objects| w.values().filter(|w| api::condition(w, "QuotaReserved").is_some()).count() == 3;
+    Wait::new(&stage.cluster.client, api::WORKLOADS, "default").until("all three decided about", waiting).await?;
+    ensure_eq!(
+        stage.workloads().await?,
+        [
+            "jobset-multislice-1slice multislice-queue False",
+            "jobset-multislice-2slice multislice-queue False",
+            "jobset-multislice-3slice multislice-queue cluster-queue True",
+        ],
+        "kubectl get workloads, while the largest runs"
+    );
+    ensure_eq!(stage.pods("multislice-").await?, vec!["1/1 Running"; 6], "kubectl get pods, while the largest runs");
+    stage.complete("multislice-3slice").await?;
+    stage.runs("multislice-1slice", 2).await?;
+    stage.runs("multislice-2slice", 4).await?;
+    ensure_eq!(stage.pods("multislice-1slice").await?, vec!["1/1 Running"; 2], "kubectl get pods, 1slice");
+    ensure_eq!(stage.pods("multislice-2slice").await?, vec!["1/1 Running"; 4], "kubectl get pods, 2slice");
+    ensure_eq!(stage.pods("multislice-3slice").await?, vec!["0/1 Completed"; 6], "kubectl get pods, 3slice");
+    stage.complete("multislice-1slice").await?;
+    stage.complete("multislice-2slice").await?;
+    all_finished(stage, 3).await?;
+    stage.observer.catch_up().await?;
+    for (job_set, slices) in [("multislice-1slice", 1), ("multislice-2slice", 2), ("multislice-3slice", 3)] {
+        stage.one_slice_each(job_set, slices)?;
+    }
+    let names = ["jobset-multislice-3slice", "jobset-multislice-2slice", "jobset-multislice-1slice"];
+    stage.as_recorded(&files.recording("multislice-3-2-1")?, &names)
+}
+
+async fn the_multislice_tutorial_in_the_order_of_its_file(suite: &mut Suite) -> Result<()> {
+    let Some(files) = Files::find(suite) else { return Ok(()) };
+    let folder = suite.test_folder();
+    let stage = Stage::multislice(suite).await?;
+    let result = order_of_the_file(&stage, &files).await;
+    stage.end(folder, result).await
+}
+
+async fn order_of_the_file(stage: &Stage<'_>, files: &Files) -> Result<()> {
+    let kubectl = &stage.cluster.kubectl;
+    kubectl.apply(&files.tutorial("multislice/kueue.yaml")?).await?;
+    kubectl.apply(&files.tutorial("multislice/jobsets-multislice-standard.yaml")?).await?;
+    stage.runs("multislice-1slice", 2).await?;
+    stage.runs("multislice-2slice", 4).await?;
+    let waiting = |w: &Objects| w.values().filter(|w| api::condition(w, "QuotaReserved").is_some()).count() == 3;
+    Wait::new(&stage.cluster.client, api::WORKLOADS, "default").until("all three decided about", waiting).await?;
+    ensure_eq!(
+        stage.workloads().await?,
+        [
+            "jobset-multislice-1slice multislice-queue cluster-queue True",
+            "jobset-multislice-2slice multislice-queue cluster-queue True",
+            "jobset-multislice-3slice multislice-queue False",
+        ],
+        "kubectl get workloads, while the first two run"
+    );
+    stage.complete("multislice-1slice").await?;
+    ensure_eq!(
+        stage.pods("multislice-3slice").await?,
+        Vec::<String>::new(),
+        "8 of 24 chips are not enough for the third"
+    );
+    stage.complete("multislice-2slice").await?;
+    stage.runs("multislice-3slice", 6).await?;
+    stage.complete("multislice-3slice").await?;
+    all_finished(stage, 3).await?;
+    stage.observer.catch_up().await?;
+    let names = ["jobset-multislice-1slice", "jobset-multislice-2slice", "jobset-multislice-3slice"];
+    stage.as_recorded(&files.recording("multislice-1-2-3")?, &names)
+}
+
+async fn the_multislice_tutorial_with_preemption(suite: &mut Suite) -> Result<()> {
+    let Some(files) = Files::find(suite) else { return Ok(()) };
+    let folder = suite.test_folder();
+    let stage = Stage::multislice(suite).await?;
+    let result = preemption(&stage, &files).await;
+    stage.end(folder, result).await
+}
+
+async fn preemption(stage: &Stage<'_>, files: &Files) -> Result<()> {
+    let kubectl = &stage.cluster.kubectl;
+    kubectl.apply(&files.tutorial("multislice/kueue-preemption.yaml")?).await?;
+    kubectl.apply(&files.tutorial("multislice/priority-class.yaml")?).await?;
+    let job_sets = files.tutorial("multislice/jobsets-multislice-standard.yaml")?;
+    let largest = documents(&job_sets).pop().doing("the third JobSet")?;
+    kubectl.apply(largest).await?;
+    stage.runs("multislice-3slice", 6).await?;
+    kubectl.apply(&files.tutorial("multislice/jobset-low-priority-standard.yaml")?).await?;
+    stage.runs("low-priority", 2).await?;
+    stage.runs("multislice-3slice", 0).await?;
+    stage.observer.catch_up().await?;
+    let preempted = stage.observer.name(api::WORKLOADS, "jobset-multislice-3slice")?;
+    let preempted = api::WORKLOADS.get(&stage.cluster.client, "default", &preempted).await?.unwrap_or_default();
+    for (condition, reason) in [("Evicted", "Preempted"), ("Preempted", "InClusterQueue")] {
+        let found = api::condition(&preempted, condition).map(|c| text(c, "/reason"));
+        ensure_eq!(found, Some(reason), "condition {condition} of who was preempted");
+    }
+    stage.complete("low-priority").await?;
+    stage.runs("multislice-3slice", 6).await?;
+    stage.complete("multislice-3slice").await?;
+    all_finished(stage, 2).await?;
+    stage.observer.catch_up().await?;
+    stage.as_recorded(&files.recording("preemption")?, &["jobset-low-priority", "jobset-multislice-3slice"])
+}
+
+async fn the_dws_tutorial(suite: &mut Suite) -> Result<()> {
+    let Some(files) = Files::find(suite) else { return Ok(()) };
+    let folder = suite.test_folder();
+    let pools = vec![
+        Pool::cpu("default-pool", 1, 16, 64),
+        Pool::tpu("tpu-v6e-od", "ct6e-standard-4t", "4x4")?.from_zero(),
+        Pool::tpu("tpu-v6e-dws", "ct6e-standard-4t", "4x4")?.queued(),
+    ];
+    let settings = Settings { idle_time: Duration::from_secs(5), ..Settings::default() };
+    let stage = Stage::set(suite, settings, pools).await?;
+    let result = dws(&stage, &files).await;
+    stage.end(folder, result).await
+}
+
+async fn dws(stage: &Stage<'_>, files: &Files) -> Result<()> {
+    let kubectl = &stage.cluster.kubectl;
+    let pools = [("ONDEMAND_NODEPOOL", "tpu-v6e-od"), ("DWS_NODEPOOL", "tpu-v6e-dws")];
+    kubectl.apply(&fill(&files.tutorial("dws/dws-tpu-queue.yaml")?, &pools)?).await?;
+    let client = &stage.cluster.client;
+    let active = |o: &Value| is_true(o, "Active");
+    Wait::new(client, api::CLUSTER_QUEUES, "").one("cluster-queue", "active", active).await?;
+    for id in ["1", "2"] {
+        kubectl.apply(&fill(&files.tutorial("dws/rayjob-tpu-v6e-dws.yaml")?, &[("JOB_ID", id)])?).await?;
+        let named = format!("rayjob-rayjob-tpu-v6e-dws-{id}-");
+        let decided =
+            |seen: &Objects| seen.values().any(|w| name(w).starts_with(&named) && is_true(w, "QuotaReserved"));
+        Wait::new(client, api::WORKLOADS, "default").until(&format!("{named}* holds quota"), decided).await?;
+    }
+    for id in ["1", "2"] {
+        let job = format!("rayjob-tpu-v6e-dws-{id}");
+        let done = Wait::new(client, api::RAY_JOBS, "default").limit(Duration::from_mins(1));
+        let done = done.one(&job, "complete", |o| text(o, "/status/jobDeploymentStatus") == "Complete").await?;
+        ensure_eq!(text(&done, "/status/jobStatus"), "SUCCEEDED", "{job}");
+    }
+    all_finished(stage, 2).await?;
+    stage.observer.catch_up().await?;
+    let requests: Vec<String> = stage
+        .observer
+        .all()
+        .into_iter()
+        .filter(|s| s.kind == "provisioningrequests")
+        .map(|s| name(&s.object).to_owned())
+        .collect();
+    let request = requests.first().doing("a ProvisioningRequest")?;
+    ensure!(requests.iter().all(|r| r == request), "one ProvisioningRequest is enough: {requests:?}");
+    let second = stage.observer.name(api::WORKLOADS, "rayjob-rayjob-tpu-v6e-dws-2-")?;
+    ensure_eq!(*request, format!("{second}-dws-prov-1"), "the ProvisioningRequest's name");
+    let stages = stage.observer.conditions(api::PROVISIONING_REQUESTS, "default", request, false);
+    ensure_eq!(stages, ["Accepted=True", "Provisioned=True"], "conditions of the ProvisioningRequest");
+    for (id, pool) in [("1", "tpu-v6e-od"), ("2", "tpu-v6e-dws")] {
+        workers_in(stage, id, pool)?;
+    }
+    let names = ["rayjob-rayjob-tpu-v6e-dws-1-", "rayjob-rayjob-tpu-v6e-dws-2-"];
+    stage.as_recorded(&files.recording("dws")?, &names)
+}
+
+/// Fails unless the four workers of a RayJob ran in a node pool, and its head among the ordinary machines.
+fn workers_in(stage: &Stage<'_>, id: &str, pool: &str) -> Result<()> {
+    let mut nodes = BTreeSet::new();
+    for seen in stage.observer.all().iter().filter(|s| s.kind == "pods") {
+        let (pod, node) = (name(&seen.object), text(&seen.object, "/spec/nodeName"));
+        if !pod.starts_with(&format!("rayjob-tpu-v6e-dws-{id}-")) || node.is_empty() {
+            continue;
+        }
+        if text(&seen.object, "/metadata/labels/ray.io~1node-type") == "worker" {
+            nodes.insert(node.to_owned());
+        } else {
+            ensure!(node.starts_with("gke-default-pool-"), "{pod} runs on {node}");
+        }
+    }
+    let all = nodes.iter().all(|n| n.starts_with(&format!("gke-{pool}-")));
+    ensure!(
+        all && nodes.len() == 4,
+        "the workers of job {id} are to run on the four nodes of {pool}, and ran on {nodes:?}"
+    );
+    Ok(())
+}
+
+/// Waits until so many Workloads are there, all of them finished, and no quota is in use.
+async fn all_finished(stage: &Stage<'_>, count: usize) -> Result<()> {
+    let client = &stage.cluster.client;
+    let finished = |w: &Objects| w.len() == count && w.values().all(|w| is_true(w, "Finished"));
+    Wait::new(client, api::WORKLOADS, "default").until("all finished", finished).await?;
+    let nothing = |queue: &Value| {
+        let usage = api::items(queue, "/status/flavorsReservation");
+        let totals = usage.iter().flat_map(|f| api::items(f, "/resources")).map(|r| text(r, "/total"));
+        !usage.is_empty() && totals.into_iter().all(|t| t == "0" || t.is_empty())
+    };
+    let wait = Wait::new(client, api::CLUSTER_QUEUES, "");
+    wait.one("cluster-queue", "no quota in use", nothing)
+        .await
+        .map(drop)
+        .map_err(|e| Error::new(format!("at the end: {e}")))
+}

@@ -408,8 +408,9 @@ impl Controller {
         if waits && self.fed.workloads.get(&key).is_some_and(|w| **w == workload) {
             return;
         }
-        let competes_again = self.set_aside.remove(&key);
-        self.touched |= competes_again || self.fed.workloads.get(&key).is_none_or(|old| !waits_as_before(old, &workload));
+        let was_set_aside = self.set_aside.remove(&key);
+        let old = self.fed.workloads.get(&key);
+        self.touched |= was_set_aside || old.is_none_or(|old| !waits_as_before(old, &workload));
         self.index_workload(&key, Some(&workload));
         self.drop_outdated_admission(now, &key, &workload);
         let mut told = workload.clone();

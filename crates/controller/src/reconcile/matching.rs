@@ -84,10 +84,8 @@ impl Controller {
             self.delete_workload(view, key, found.is_some());
         }
         if let Some(key) = update {
-            // Until its pods are as they were, only the Workload knows how that was.
-            if is_yet_to_stop(&view.object) {
-                self.stop_job(view, Some(&key), "");
-            } else {
+            // A stop that was begun is ended first: what the job asks for now is what was put into it.
+            if !is_yet_to_stop(&view.object) || self.stop_job(view, Some(&key), "") {
                 self.update_workload(view, &key);
             }
             return None;

@@ -137,11 +137,11 @@ impl Controller {
         workload: &Workload,
         evicted: &slicegate_workload::Condition,
     ) {
-        let as_before = self.stop_job(view, Some(key), &evicted.message);
+        let is_as_it_was = self.stop_job(view, Some(key), &evicted.message);
         let gates = self.config.engine.gates;
         let at = At { now, generation: workload.generation };
-        // What its pods were like before is known as long as it has its place.
-        let stopped = view.suspended && !view.active && as_before;
+        // Before, what it asks for is what was put into it.
+        let stopped = view.suspended && !view.active && is_as_it_was;
         if stopped
             && workload.has_quota_reservation()
             && let Some(plan) = self.plan(key)

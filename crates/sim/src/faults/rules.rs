@@ -162,14 +162,24 @@ pub(super) fn within_any(server: &Server, admitted: &Object, known: &[Capacity])
 }
 
 /// The ClusterQueue of what was admitted uses no more than its quota and what it may borrow, and all of its cohort together no
-/// more than their quotas, of the flavors that it was given.
+/// more than their quotas, of the flavors that it was given more of than what it replaces. What is held in a ClusterQueue that
+/// is gone counts for nothing until that is back.
 fn within(server: &Server, admitted: &Object, capacity: &Capacity) -> Result<(), String> {
     let Object::Workload(workload) = admitted else { return Ok(()) };
-    let Some((into, given)) = usage(workload) else { return Err("its usage cannot be read".to_owned()) };
+    let Some((into, mut given)) = usage(workload) else { return Err("its usage cannot be read".to_owned()) };
+    let old = replaced(workload).and_then(|old| server.workloads().find(|w| name(w) == old && counts(w)));
+    if let Some((queue, held)) = old.and_then(|old| usage(old))
+        && queue == into
+    {
+        given.retain(|flavor, amount| held.get(flavor).is_none_or(|held| held < amount));
+    }
     let mut together: BTreeMap<(bool, String), (i64, i64)> = BTreeMap::new();
     let used = used(server);
     let concerns = |queue: &str, flavor: &str| (queue == "c") == (into == "c") && given.contains_key(flavor);
     for ((queue, flavor), amount) in used.iter().filter(|((q, f), _)| concerns(q, f)) {
+        if *queue != into && !capacity.keys().any(|(known, _)| known == queue) {
+            continue;
+        }
         let Some((nominal, borrowing)) = capacity.get(&(queue.clone(), flavor.clone())) else {
             return Err(format!("ClusterQueue {queue} uses {amount} of flavor {flavor}, which it does not have"));
         };

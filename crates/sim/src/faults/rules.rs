@@ -223,3 +223,92 @@ pub(super) fn capacity<'a>(queues: impl Iterator<Item = &'a Object>) -> Capacity
 
 /// The objects of the kinds that hold jobs.
 pub(super) const JOBS: [Kind; 2] = [Kind::Job, Kind::JobSet];
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use slicegate_workload::Timestamp;
+
+    use super::super::setup::{QUOTAS, Setup, read};
+    use super::*;
+
+    /// A workload that holds so much of flavor `std`.
+    fn holder(name: &str, queue: &str, pods: i64, replaces: Option<&str>) -> Object {
+        let mut document = json!({"kind": "Workload", "metadata": {"name": name, "namespace": "default"},
+            "spec": {"queueName": queue, "active": true, "podSets": [{"name": "main", "count": pods, "template": {"spec": {
+                "containers": [{"name": "c", "resources": {"requests": {RESOURCE: "1"}}}]}}}]},
+            "status": {
+                "admission": {"clusterQueue": queue, "podSetAssignments": [{"name": "main", "count": pods,
+                    "flavors": {RESOURCE: "std"}, "resourceUsage": {RESOURCE: pods.to_string()}}]},
+                "conditions": [{"type": "QuotaReserved", "status": "True", "reason": "QuotaReserved", "message": "",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
+        if let Some(old) = replaces {
+            document["metadata"]["annotations"] =
+                json!({"kueue.x-k8s.io/workload-slice-replacement-for": format!("default/{old}")});
+        }
+        read(document).unwrap()
+    }
+
+    fn server(holders: &[Object]) -> Server {
+        let mut server = Server::new(Timestamp::from_seconds(0));
+        for object in Setup::default().objects().iter().chain(holders) {
+            server.create(object.clone());
+            let mut there = server.store.get(&object.reference()).unwrap().clone();
+            if let (Object::Workload(w), Object::Workload(wanted)) = (&mut there, object) {
+                std::sync::Arc::make_mut(w).status = wanted.status.clone();
+                server.put(there);
+            }
+        }
+        server
+    }
+
+    fn quotas(but: &str) -> Capacity {
+        let all = QUOTAS.iter().filter(|(queue, _)| *queue != but);
+        all.flat_map(|(queue, quotas)| {
+            quotas
+                .iter()
+                .map(|(flavor, nominal, limit)| (((*queue).to_owned(), (*flavor).to_owned()), (*nominal, *limit)))
+        })
+        .collect()
+    }
+
+    #[test]
+    fn quotas_are_kept() {
+        // ClusterQueues a and b share eight of the flavor, and b may borrow two of a's four.
+        let holders = [holder("x", "a", 3, None), holder("y", "b", 5, None)];
+        let fits = |new: Object, known: &str| {
+            let all: Vec<Object> = holders.iter().cloned().chain([new.clone()]).collect();
+            within_any(&server(&all), &new, &[quotas(known)])
+        };
+        assert_eq!(within_any(&server(&holders), &holders[1], &[quotas("")]), Ok(()));
+        assert!(fits(holder("z", "a", 1, None), "").unwrap_err().starts_with("9 of flavor std are promised"));
+        assert!(fits(holder("z", "b", 2, None), "").unwrap_err().contains("ClusterQueue b uses 7 of flavor std"));
+        assert_eq!(fits(holder("z", "c", 5, None), ""), Ok(()), "another tree");
+        // A slice asks for what it has more than the one that it replaces.
+        assert_eq!(fits(holder("z", "a", 3, Some("x")), ""), Ok(()));
+        assert!(fits(holder("z", "a", 4, Some("x")), "").is_err());
+        // What is held in a ClusterQueue that is gone is out of the tree, and nothing is admitted there.
+        assert_eq!(fits(holder("z", "a", 1, None), "b"), Ok(()));
+        assert!(fits(holder("z", "b", 1, None), "b").unwrap_err().ends_with("which it does not have"));
+        // It is enough that there was room at some time since it was decided.
+        let late = holder("z", "a", 1, None);
+        let all: Vec<Object> = holders.iter().cloned().chain([late.clone()]).collect();
+        let mut more = quotas("");
+        more.insert(("a".to_owned(), "std".to_owned()), (5, None));
+        assert_eq!(within_any(&server(&all), &late, &[quotas(""), more.clone(), quotas("")]), Ok(()));
+        assert!(within_any(&server(&all), &late, &[quotas(""), quotas("")]).is_err());
+    }
+
+    #[test]
+    fn of_a_job_one_workload_is_admitted() {
+        let owned = |mut object: Object| {
+            let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "job", "controller": true});
+            object.metadata_mut().owner_references = Some(vec![serde_json::from_value(owner).unwrap()]);
+            object
+        };
+        let (x, y) = (owned(holder("x", "a", 1, None)), owned(holder("y", "a", 1, None)));
+        let next = owned(holder("y", "a", 2, Some("x")));
+        assert!(one_workload(&server(&[x.clone(), y.clone()]), &y).is_err());
+        assert_eq!(one_workload(&server(&[x, next.clone()]), &next), Ok(()));
+    }
+}

@@ -37,6 +37,12 @@ pub struct Configuration {
     /// When an elastic job has grown, ProvisioningRequests ask only for the pods that were added, since capacity for the others
     /// is there. Kueue asks for all of them, and so does this by default.
     pub provision_only_added_pods: bool,
+    /// A finished Workload keeps its finalizer until it is deleted or its job is gone, which saves a write for every job. Kueue
+    /// removes it at once.
+    pub keep_finalizer_of_finished: bool,
+    /// What queues hold, use and wait for is written to their statuses at most this often, in microseconds; whether they are
+    /// active at once. 0: whenever it changes.
+    pub queue_status_interval_micros: i64,
     /// A Workload whose job is gone is finished before it goes too (gate `FinishOrphanedWorkloads`).
     pub finish_orphaned_workloads: bool,
 }
@@ -58,6 +64,8 @@ impl Default for Configuration {
             legacy_names: false,
             cleanup_provisioning_requests_on_eviction: true,
             provision_only_added_pods: false,
+            keep_finalizer_of_finished: false,
+            queue_status_interval_micros: 0,
             finish_orphaned_workloads: true,
         }
     }

@@ -149,6 +149,16 @@ pub(crate) struct Stale {
     pub(crate) local_queues: BTreeSet<Key>,
 }
 
+/// Queues whose figures were written a moment ago and have changed since.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HeldBack {
+    pub(crate) queues: Stale,
+    /// When to look at them.
+    pub(crate) until: Option<Timestamp>,
+    /// When the status of a queue was last written.
+    pub(crate) written: BTreeMap<ObjectRef, Timestamp>,
+}
+
 /// Queues as they were when their status was last found to be right, and what the engine said of them then.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Synced {
@@ -187,6 +197,8 @@ pub struct Controller {
     pub(crate) touched: bool,
     /// Queues whose status may have changed.
     pub(crate) stale: Stale,
+    /// Queues whose status is not written yet.
+    pub(crate) held_back: HeldBack,
     /// Whether the finalizers of what others use are to be looked at.
     finalizers_due: bool,
     /// Queues whose status says what the engine says.
@@ -205,6 +217,9 @@ pub struct Controller {
     pub(crate) told_finished: BTreeSet<Key>,
     /// Objects that could not be made, and why.
     pub(crate) create_errors: BTreeMap<ObjectRef, String>,
+    /// Workloads whose admission the API server refused: they do not compete until it is tried again, so that others can have
+    /// what they would have held.
+    pub(crate) set_aside: BTreeSet<Key>,
     /// Workloads whose job was never seen, and since when that is known.
     pub(crate) unseen_jobs: BTreeMap<Key, Timestamp>,
     /// Whether everything that existed at the start was looked at.
@@ -233,6 +248,7 @@ impl Controller {
             out: Effects::default(),
             touched: false,
             stale: Stale::default(),
+            held_back: HeldBack::default(),
             finalizers_due: false,
             synced: Synced::default(),
             told: BTreeMap::new(),
@@ -242,6 +258,7 @@ impl Controller {
             told_checks: BTreeMap::new(),
             told_finished: BTreeSet::new(),
             create_errors: BTreeMap::new(),
+            set_aside: BTreeSet::new(),
             unseen_jobs: BTreeMap::new(),
             begun: false,
             attempts: Attempts::default(),
@@ -421,9 +438,14 @@ impl Controller {
                     (flight.then.on_failure, &error)
                 {
                     let text = format!("{text}: {why}");
-                    self.out.events.push(event(&object, EventType::Warning, reason, text.clone()));
+                    if self.create_errors.get(&reference) != Some(&text) {
+                        self.out.events.push(event(&object, EventType::Warning, reason, text.clone()));
+                    }
                     self.create_errors.insert(reference.clone(), text);
                     self.dirty.insert(object);
+                }
+                if matches!(error, WriteError::Invalid { .. }) && flight.then.reports.contains(&Report::Admission) {
+                    self.set_aside(now, &key);
                 }
                 let until = now.plus_micros(backoff(self.store.failures(&reference)));
                 // Whoever wanted the object looks again when it may be written again.
@@ -440,10 +462,11 @@ impl Controller {
                         self.forget(&reference);
                     }
                     // Somebody else was faster; what they wrote is known or will be in a moment.
-                    WriteError::Conflict(_)
-                    | WriteError::AlreadyExists(_)
-                    | WriteError::Invalid { .. }
-                    | WriteError::Unavailable { .. } => {
+                    WriteError::Conflict(_) => {
+                        let base = flight.written.as_ref().and_then(|(o, _)| o.metadata().resource_version.as_deref());
+                        self.store.unlock_late(&reference, outcome.id, base, until);
+                    }
+                    WriteError::AlreadyExists(_) | WriteError::Invalid { .. } | WriteError::Unavailable { .. } => {
                         self.store.unlock(&reference, outcome.id, Some(until));
                     }
                 }
@@ -454,6 +477,15 @@ impl Controller {
                     self.report(now, &key, &plan.then.reports, written);
                 }
             }
+        }
+    }
+
+    /// Takes a workload without quota out of its queue until it may be written again.
+    fn set_aside(&mut self, now: Timestamp, key: &Key) {
+        if self.fed.workloads.get(key).is_some_and(|workload| !workload.has_quota_reservation()) {
+            self.engine.remove_workload(now, key);
+            self.mark_stale(key);
+            self.set_aside.insert(key.clone());
         }
     }
 
@@ -683,7 +715,8 @@ impl Controller {
         self.write_plans(now);
         self.begun = true;
         let again = self.unanswered.first().map(|(at, _)| *at);
-        let wakes = [self.engine.next_wake(), self.store.next_release(), self.timers.next(), again];
+        let held = self.held_back.until;
+        let wakes = [self.engine.next_wake(), self.store.next_release(), self.timers.next(), again, held];
         let mut effects = std::mem::take(&mut self.out);
         effects.wake_at = wakes.into_iter().flatten().min();
         effects

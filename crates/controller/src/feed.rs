@@ -345,6 +345,7 @@ impl Controller {
         let Some(workload) = workload else {
             self.mark_stale(&key);
             self.unseen_jobs.remove(&key);
+            self.set_aside.remove(&key);
             self.index_workload(&key, None);
             if self.fed.workloads.remove(&key).is_some() {
                 self.touched = true;
@@ -367,9 +368,11 @@ impl Controller {
         // Nobody asks what pods a finished workload had, and there are many of those.
         let finished = workload.is_finished();
         let pod_sets = if finished { std::mem::take(&mut workload.spec.pod_sets) } else { Vec::new() };
-        if self.fed.workloads.get(&key).is_some_and(|w| **w == workload) {
+        let waits = !self.set_aside.contains(&key) || self.store.blocked_until(reference).is_some();
+        if waits && self.fed.workloads.get(&key).is_some_and(|w| **w == workload) {
             return;
         }
+        self.set_aside.remove(&key);
         self.touched = true;
         self.index_workload(&key, Some(&workload));
         self.drop_outdated_admission(now, &key, &workload);

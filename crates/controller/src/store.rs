@@ -16,6 +16,9 @@ use crate::priority::Classes;
 /// all the time, and so many others.
 const TOMBSTONES: usize = 4096;
 
+/// After so many writes in a row that came too late the next one waits, whatever is seen.
+const MOST_LATE: u32 = 4;
+
 /// One object.
 #[derive(Clone, Debug, Default)]
 struct Slot {
@@ -27,6 +30,8 @@ struct Slot {
     failures: u32,
     /// Before this time it is not written again.
     blocked_until: Option<Timestamp>,
+    /// It may be before, once it is seen as somebody else left it.
+    until_seen: bool,
 }
 
 /// What changed in the store.
@@ -86,6 +91,9 @@ impl Store {
             }
         }
         let old = slot.object.replace(object.clone());
+        if std::mem::take(&mut slot.until_seen) {
+            slot.blocked_until = None;
+        }
         if let Some(old) = &old {
             self.disown(&reference, old);
         }
@@ -179,6 +187,21 @@ impl Store {
         self.tidy(reference);
     }
 
+    /// Notes that the write came too late. It is tried again at `retry`, or as soon as the object is seen as somebody else left
+    /// it, unless that has happened many times.
+    pub(crate) fn unlock_late(&mut self, reference: &ObjectRef, id: WriteId, base: Option<&str>, retry: Timestamp) {
+        let Some(slot) = self.slots.get_mut(reference).filter(|s| s.outstanding == Some(id)) else { return };
+        let often = slot.failures >= MOST_LATE;
+        let known = slot.object.as_ref().and_then(|o| o.metadata().resource_version.as_deref());
+        let seen = known.is_some() && known != base && !often;
+        self.unlock(reference, id, Some(retry));
+        let Some(slot) = self.slots.get_mut(reference) else { return };
+        slot.until_seen = !often && !seen;
+        if seen {
+            slot.blocked_until = None;
+        }
+    }
+
     /// The write of the object that is on its way.
     pub(crate) fn outstanding(&self, reference: &ObjectRef) -> Option<WriteId> {
         self.slots.get(reference)?.outstanding
@@ -192,15 +215,16 @@ impl Store {
     /// Lets an object be written again whose back-off is over.
     pub(crate) fn release_expired(&mut self, now: Timestamp) -> Vec<ObjectRef> {
         let mut expired = Vec::new();
-        while let Some((until, _)) = self.blocked.first()
-            && *until <= now
+        while let Some(&(until, _)) = self.blocked.first()
+            && until <= now
             && let Some((_, reference)) = self.blocked.pop_first()
         {
-            expired.push(reference);
-        }
-        for reference in &expired {
-            if let Some(slot) = self.slots.get_mut(reference) {
+            // It may have been written in between, and have failed again.
+            let slot = self.slots.get_mut(&reference).filter(|slot| slot.blocked_until == Some(until));
+            if let Some(slot) = slot {
                 slot.blocked_until = None;
+                slot.until_seen = false;
+                expired.push(reference);
             }
         }
         expired
@@ -395,5 +419,37 @@ mod tests {
         assert_eq!(store.release_expired(until), std::slice::from_ref(&reference));
         assert!(!store.is_locked(&reference));
         assert_eq!(store.failures(&reference), 1);
+    }
+
+    #[test]
+    fn a_late_write_waits_for_the_object_and_not_for_long() {
+        let id = WriteId(1);
+        let after = |failures: u32| {
+            let mut store = Store::default();
+            store.apply(&flavor("5", "a"));
+            let reference = flavor("5", "a").reference();
+            for _ in 0..=failures {
+                store.lock(&reference, id);
+                store.unlock_late(&reference, id, Some("5"), Timestamp::from_micros(500));
+            }
+            (store, reference)
+        };
+        let (mut store, reference) = after(0);
+        assert!(store.is_locked(&reference));
+        store.apply(&flavor("6", "a"));
+        assert!(!store.is_locked(&reference), "it was seen");
+        // What was seen before the answer came is enough.
+        store.lock(&reference, id);
+        store.unlock_late(&reference, id, Some("5"), Timestamp::from_micros(900));
+        assert!(!store.is_locked(&reference));
+        // An end of the first wait does not end a later one.
+        store.lock(&reference, id);
+        store.unlock(&reference, id, Some(Timestamp::from_micros(2_000)));
+        assert!(store.release_expired(Timestamp::from_micros(1_000)).is_empty());
+        assert!(store.is_locked(&reference));
+        assert_eq!(store.release_expired(Timestamp::from_micros(2_000)), [reference]);
+        let (mut store, reference) = after(MOST_LATE);
+        store.apply(&flavor("6", "a"));
+        assert!(store.is_locked(&reference), "somebody writes all the time");
     }
 }

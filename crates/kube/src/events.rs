@@ -1,7 +1,7 @@
 //! Kubernetes Events, sent beside everything else: what is told never holds up what is done.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::Method;
@@ -13,10 +13,15 @@ use slicegate_controller::{EventRecord, EventType};
 use tokio::sync::Notify;
 
 use crate::call::{self, Call};
+use crate::connect::reason;
 use crate::lease::now_micros;
 
 /// The most Events that wait to be sent; of more the oldest are lost.
 const MOST_WAITING: usize = 5_000;
+/// How often an Event is tried to be recorded.
+const ATTEMPTS: u32 = 5;
+/// How many are sent side by side.
+const SIDE_BY_SIDE: usize = 8;
 /// The longest note that the API takes.
 const LONGEST_NOTE: usize = 1_024;
 
@@ -36,28 +41,47 @@ struct Waiting {
     events: VecDeque<Value>,
     lost: u64,
     count: u64,
+    /// Of those that are on their way.
+    sending: usize,
+}
+
+impl Inner {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next(&self) -> Option<Value> {
+        let mut waiting = self.waiting();
+        let next = waiting.events.pop_front()?;
+        waiting.sending += 1;
+        Some(next)
+    }
 }
 
 impl Sink {
-    /// Sends Events in the background, in order.
-    pub(crate) fn start(client: Client, instance: String, timeout: Duration) -> Self {
+    /// Sends Events in the background.
+    pub(crate) fn start(client: &Client, instance: String, timeout: Duration) -> Self {
         let sink = Self(Arc::new(Inner { waiting: Mutex::new(Waiting::default()), more: Notify::new(), instance }));
-        let inner = sink.0.clone();
-        tokio::spawn(async move {
-            loop {
-                let next = inner.waiting.lock().unwrap_or_else(PoisonError::into_inner).events.pop_front();
-                match next {
-                    Some(event) => send(&client, event, timeout).await,
-                    None => inner.more.notified().await,
+        for _ in 0..SIDE_BY_SIDE {
+            let (inner, client) = (sink.0.clone(), client.clone());
+            tokio::spawn(async move {
+                loop {
+                    match inner.next() {
+                        Some(event) => {
+                            send(&client, event, timeout).await;
+                            inner.waiting().sending -= 1;
+                        }
+                        None => inner.more.notified().await,
+                    }
                 }
-            }
-        });
+            });
+        }
         sink
     }
 
     /// Queues an Event about an object, of which the last seen state is given.
     pub(crate) fn put(&self, record: &EventRecord, about: Option<&Object>) {
-        let mut waiting = self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.0.waiting();
         waiting.count += 1;
         let number = waiting.count;
         waiting.events.push_back(event(record, about, &self.0.instance, now_micros(), number));
@@ -74,25 +98,29 @@ impl Sink {
 
     /// How many wait.
     pub(crate) fn waiting(&self) -> usize {
-        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner).events.len()
+        let waiting = self.0.waiting();
+        waiting.events.len() + waiting.sending
     }
 }
 
 async fn send(client: &Client, event: Value, timeout: Duration) {
     let namespace = event["metadata"]["namespace"].as_str().unwrap_or("default");
-    let call = Call {
-        method: Method::POST,
-        path: format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events"),
-        content_type: call::JSON,
-        body: event,
-        accept: call::JSON,
-    };
-    let Ok(request) = call.request() else { return };
-    match tokio::time::timeout(timeout, client.request::<Value>(request)).await {
-        Ok(Ok(_)) => {}
-        // A namespace that is being deleted takes no Events, and there is nobody left to read them.
-        Ok(Err(error)) => tracing::debug!(%error, "an Event could not be recorded"),
-        Err(_) => tracing::debug!("an Event could not be recorded in time"),
+    let path = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
+    let call = Call { method: Method::POST, path, content_type: call::JSON, body: event, accept: call::JSON };
+    for attempt in 0..ATTEMPTS {
+        let Ok(request) = call.request() else { return };
+        let why = match tokio::time::timeout(timeout, client.request::<Value>(request)).await {
+            Ok(Ok(_)) => return,
+            // A namespace that is being deleted takes no Events, and there is nobody left to read them.
+            Ok(Err(kube::Error::Api(status))) if status.code != 429 && status.code < 500 => {
+                tracing::debug!(error = status.message, "an Event was not taken");
+                return;
+            }
+            Ok(Err(error)) => reason(&error),
+            Err(_) => "no answer in time".to_owned(),
+        };
+        tracing::debug!(error = why, "an Event could not be recorded");
+        tokio::time::sleep(Duration::from_millis(500) * 2_u32.saturating_pow(attempt)).await;
     }
 }
 

@@ -201,6 +201,7 @@ async fn request(api: &Caller, reference: &ObjectRef, call: &Call) -> Result<Val
         api.failpoint.end(number);
     }
     let code = match &result {
+        Ok(_) if call.method == http::Method::POST => 201,
         Ok(_) => 200,
         Err(Error::Api(status)) => status.code,
         Err(_) => 0,

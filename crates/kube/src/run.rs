@@ -193,7 +193,7 @@ impl Driver {
             controller: Controller::new(options.configuration.clone()),
             metrics: Metrics::default(),
             cache: Cache::default(),
-            events: Sink::start(client.clone(), options.identity.clone(), options.write_timeout),
+            events: Sink::start(&client, options.identity.clone(), options.write_timeout),
             pace: Arc::new(Pace::new(options.qps, options.burst)),
             permits: Arc::new(Semaphore::new(options.concurrency.max(1))),
             seen_from,

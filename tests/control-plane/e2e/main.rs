@@ -1,6 +1,7 @@
 //! The tests on a real control plane: `cargo run -p xtask -- e2e [FILTER...]`.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for a terminal")]
 
+mod controller;
 mod harness;
 mod objects;
 mod recordings;
@@ -36,7 +37,7 @@ const LIMIT: Duration = Duration::from_mins(3);
 
 /// All tests, in order.
 fn all() -> Vec<&'static Test> {
-    [harness::TESTS, tutorials::TESTS].into_iter().flatten().collect()
+    [harness::TESTS, controller::TESTS, tutorials::TESTS].into_iter().flatten().collect()
 }
 
 fn main() -> ExitCode {

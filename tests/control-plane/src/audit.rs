@@ -12,6 +12,8 @@ use crate::error::{Context as _, Result};
 /// One request.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Request {
+    /// When it was answered; texts are in order of time.
+    pub at: String,
     /// The name under which the client is known to the API server.
     pub user: String,
     /// The program, as it calls itself.
@@ -58,6 +60,7 @@ fn request(line: &Value) -> Request {
         resource.push_str(part);
     }
     Request {
+        at: own("/stageTimestamp"),
         user: own("/user/username"),
         user_agent: own("/userAgent"),
         verb: own("/verb"),
@@ -83,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_line_of_the_log_is_a_request() {
-        let line = serde_json::json!({"verb": "patch", "user": {"username": "slicegate"}, "userAgent": "a/1",
+        let line = serde_json::json!({"stageTimestamp": "2026-01-01T00:00:00.000001Z", "verb": "patch", "user": {"username": "slicegate"}, "userAgent": "a/1",
             "objectRef": {"resource": "workloads", "subresource": "status", "namespace": "n", "name": "w"},
             "responseStatus": {"code": 200}});
         let got = request(&line);

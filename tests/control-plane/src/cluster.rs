@@ -33,6 +33,9 @@ const MASTERS: [&str; 8] =
 /// The controller under test: it may do what its role says.
 pub const CONTROLLER: &str = "slicegate";
 
+/// Another controller beside it, told apart in the audit log.
+pub const SECOND: &str = "slicegate-second";
+
 /// Somebody who runs jobs, with no rights beyond those that a test gives.
 pub const RESEARCHER: &str = "researcher";
 
@@ -151,7 +154,7 @@ impl Cluster {
         })
     }
 
-    /// The kubeconfig of a user: one of the masters, [`CONTROLLER`] or [`RESEARCHER`].
+    /// The kubeconfig of a user: one of the masters, [`CONTROLLER`], [`SECOND`] or [`RESEARCHER`].
     pub fn kubeconfig(&self, user: &str) -> PathBuf {
         kubeconfig(&self.folder, user)
     }
@@ -269,7 +272,7 @@ fn write_users(folder: &Path, url: &str, certificates: &Certificates) -> Result<
     let configs = folder.join("kubeconfigs");
     fs::create_dir_all(&configs).doing(configs.display())?;
     let mut tokens = String::new();
-    for user in MASTERS.into_iter().chain([CONTROLLER, RESEARCHER]) {
+    for user in MASTERS.into_iter().chain([CONTROLLER, SECOND, RESEARCHER]) {
         let token = format!("token-of-{user}");
         let groups = if MASTERS.contains(&user) { "system:masters" } else { "e2e" };
         let _ = writeln!(tokens, "{token},{user},{user},\"{groups}\"");

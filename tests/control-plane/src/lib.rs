@@ -19,6 +19,7 @@ pub mod manifest;
 pub mod observe;
 pub mod ports;
 pub mod process;
+pub mod proxy;
 pub mod slicegate;
 pub mod wait;
 

@@ -46,6 +46,8 @@ pub struct Options {
     pub args: Vec<String>,
     /// Further variables.
     pub env: Vec<(String, String)>,
+    /// How it reaches the API server; `None`: directly, as [`CONTROLLER`].
+    pub kubeconfig: Option<PathBuf>,
     /// Whether it takes part in an election.
     pub leader_elect: bool,
     /// Whether it serves the conversion webhook: of several at once, one should.
@@ -59,6 +61,7 @@ impl Default for Options {
             configuration: None,
             args: Vec::new(),
             env: Vec::new(),
+            kubeconfig: None,
             leader_elect: false,
             webhook: true,
         }
@@ -150,7 +153,7 @@ impl Slicegate {
         let local = |port: u16| format!("127.0.0.1:{port}");
         let mut spec = Spec::new(&options.name, &program()?, folder)
             .arg("controller")
-            .flag("kubeconfig", cluster.kubeconfig(CONTROLLER))
+            .flag("kubeconfig", options.kubeconfig.clone().unwrap_or_else(|| cluster.kubeconfig(CONTROLLER)))
             .flag("leader-elect", options.leader_elect.to_string())
             .flag("metrics-bind-address", local(metrics))
             .flag("health-probe-bind-address", local(probes))

@@ -150,12 +150,21 @@ impl Integration for Job {
     }
 
     /// A Job's pod template may change only while it is suspended and was never started: it is suspended first, then its start
-    /// time is taken back, then its pods are made as they were.
+    /// time is taken back once its pods are being deleted, then its pods are made as they were.
     fn stop(&mut self, infos: &[PodSetInfo], context: &JobContext<'_>) -> Stop {
         if !self.is_suspended() {
             self.suspend();
-            self.metadata.annotations.get_or_insert_default().insert(keys::STOPPING.to_owned(), "true".to_owned());
+            // Where nothing is to be restored it is stopped with that.
+            if !infos.is_empty() {
+                let annotations = self.metadata.annotations.get_or_insert_default();
+                annotations.insert(keys::STOPPING.to_owned(), "true".to_owned());
+            }
             return Stop::Changed;
+        }
+        // The API server takes other pods only then, and whoever writes the status before is in the way of who deletes the pods.
+        let begun = self.metadata.annotations.as_ref().is_some_and(|a| a.contains_key(keys::STOPPING));
+        if begun && self.is_active() && condition(self, "Suspended").is_none() {
+            return Stop::Waiting;
         }
         if let Some(status) = &mut self.status
             && status.start_time.is_some()

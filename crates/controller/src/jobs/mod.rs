@@ -88,6 +88,8 @@ pub enum Stop {
     Changed,
     /// The status changed, and must be written before it goes on.
     StatusChanged,
+    /// Its own controller is yet to take notice that it is suspended.
+    Waiting,
 }
 
 /// A kind of job.

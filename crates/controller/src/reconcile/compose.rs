@@ -153,7 +153,12 @@ impl Controller {
             status: kueue::WorkloadStatus::default(),
         };
         let note = format!("Created Workload: {namespace}/{name}");
-        let then = Then::event(event(&view.reference, EventType::Normal, "CreatedWorkload", note));
+        let failed = format!("Error creating Workload {namespace}/{name}");
+        let then = Then {
+            events: vec![event(&view.reference, EventType::Normal, "CreatedWorkload", note)],
+            on_failure: Some((view.reference.clone(), "FailedCreate", failed)),
+            ..Then::default()
+        };
         self.write(field_manager::JOB, Operation::Create(workload.into()), then);
     }
 

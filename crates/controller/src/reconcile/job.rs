@@ -128,7 +128,8 @@ impl Controller {
         let note = format!("Workload '{key}' is declared finished");
         let declared = event(&view.reference, EventType::Normal, "FinishedWorkload", note);
         if workload.is_finished() {
-            if self.drop_finalizer(&object) && self.told_finished.insert(key.clone()) {
+            let lets_go = workload.deleting || !self.config.keep_finalizer_of_finished;
+            if lets_go && self.drop_finalizer(&object) && self.told_finished.insert(key.clone()) {
                 self.out.events.push(declared);
             }
             return;

@@ -6,6 +6,7 @@ use slicegate_workload::{Key, Timestamp};
 use super::job::JobView;
 use super::prebuilt::prebuilt_name;
 use super::slices::Choice;
+use super::start::is_stopping;
 use crate::controller::Controller;
 use crate::jobs::label;
 use crate::keys;
@@ -83,7 +84,10 @@ impl Controller {
             self.delete_workload(view, key, found.is_some());
         }
         if let Some(key) = update {
-            self.update_workload(view, &key);
+            // A stop that was begun is ended first: what the job asks for now is what was put into it.
+            if !is_stopping(&view.object) || self.stop_job(view, Some(&key), "") {
+                self.update_workload(view, &key);
+            }
             return None;
         }
         if found.is_some() {

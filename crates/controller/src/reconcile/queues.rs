@@ -73,6 +73,12 @@ fn past_usage((consumed, sampled): &(ResourceList, Timestamp)) -> kueue::FairSha
 impl Controller {
     /// Writes the statuses of queues and Cohorts that changed.
     pub(crate) fn sync_queues(&mut self, now: Timestamp) {
+        if self.held_back.until.is_some_and(|until| until <= now) {
+            self.held_back.until = None;
+            let held = std::mem::take(&mut self.held_back.queues);
+            self.stale.cluster_queues.extend(held.cluster_queues);
+            self.stale.local_queues.extend(held.local_queues);
+        }
         let stale = std::mem::take(&mut self.stale);
         if !stale.all && stale.cluster_queues.is_empty() && stale.local_queues.is_empty() {
             return;
@@ -92,6 +98,7 @@ impl Controller {
         for reference in &cluster_queues {
             let Some(Object::ClusterQueue(queue)) = self.store.get(reference) else {
                 self.synced.cluster_queues.remove(&reference.name);
+                self.held_back.written.remove(reference);
                 continue;
             };
             if self.store.is_locked(reference) {
@@ -115,6 +122,9 @@ impl Controller {
             });
             if status == queue.status {
                 self.synced.cluster_queues.insert(reference.name.clone(), (queue.clone(), report));
+            } else if let Some(until) = self.too_soon(reference, now, status.conditions == queue.status.conditions) {
+                self.held_back.queues.cluster_queues.insert(reference.name.clone());
+                self.held_back.until = Some(self.held_back.until.map_or(until, |t| t.min(until)));
             } else {
                 writes.push(kueue::ClusterQueue { status, ..(**queue).clone() }.into());
             }
@@ -123,6 +133,7 @@ impl Controller {
             let key = key_of(reference);
             let Some(Object::LocalQueue(queue)) = self.store.get(reference) else {
                 self.synced.local_queues.remove(&key);
+                self.held_back.written.remove(reference);
                 continue;
             };
             if self.store.is_locked(reference) {
@@ -143,6 +154,9 @@ impl Controller {
             status.fair_sharing = report.consumed.as_ref().map(past_usage);
             if status == queue.status {
                 self.synced.local_queues.insert(key, (queue.clone(), report));
+            } else if let Some(until) = self.too_soon(reference, now, status.conditions == queue.status.conditions) {
+                self.held_back.queues.local_queues.insert(key);
+                self.held_back.until = Some(self.held_back.until.map_or(until, |t| t.min(until)));
             } else {
                 writes.push(kueue::LocalQueue { status, ..(**queue).clone() }.into());
             }
@@ -166,8 +180,17 @@ impl Controller {
             }
         }
         for object in writes {
+            if self.config.queue_status_interval_micros > 0 {
+                self.held_back.written.insert(object.reference(), now);
+            }
             self.write(field_manager::ADMISSION, Operation::UpdateStatus(object), Then::default());
         }
+    }
+
+    /// Until when the status of a queue is held back of which only figures changed; `None` if it may be written.
+    fn too_soon(&self, queue: &ObjectRef, now: Timestamp, only_figures: bool) -> Option<Timestamp> {
+        let until = self.held_back.written.get(queue)?.plus_micros(self.config.queue_status_interval_micros);
+        (only_figures && until > now).then_some(until)
     }
 
     /// Keeps objects that others use from vanishing: each gets a finalizer, which goes when it is deleted and not used any

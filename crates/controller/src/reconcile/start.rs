@@ -78,7 +78,7 @@ impl Controller {
             then.events.push(event(&view.reference, EventType::Normal, "Stopped", message));
         }
         match step {
-            Stop::Done => {}
+            Stop::Done | Stop::Waiting => {}
             Stop::Changed => self.write(field_manager::JOB, Operation::Update(object), then),
             Stop::StatusChanged => self.write(field_manager::JOB, Operation::UpdateStatus(object), then),
         }
@@ -141,10 +141,11 @@ impl Controller {
         workload: &Workload,
         evicted: &slicegate_workload::Condition,
     ) {
-        self.stop_job(view, Some(key), &evicted.message);
+        let is_as_it_was = self.stop_job(view, Some(key), &evicted.message);
         let gates = self.config.engine.gates;
         let at = At { now, generation: workload.generation };
-        let stopped = view.suspended && !view.active;
+        // Before, what it asks for is what was put into it.
+        let stopped = view.suspended && !view.active && is_as_it_was;
         if stopped
             && workload.has_quota_reservation()
             && let Some(plan) = self.plan(key)

@@ -72,15 +72,19 @@ fn a_job_is_stopped_in_steps_and_its_template_restored() {
     let urgent = world.put(urgent);
     world.settle();
     assert_eq!(world.workload(&urgent).spec.priority, 9);
-    // While its pods run only their end is asked for; the start time goes and the template comes back after.
+    // While its pods run only their end is asked for: the API server takes no other template before.
     let spec = world.json(&low)["spec"].clone();
     assert_eq!(spec["suspend"], true);
+    assert!(world.json(&low)["status"].get("startTime").is_some());
+    assert_eq!(spec["template"]["spec"]["nodeSelector"]["pool"], "std");
+    assert_eq!(world.json(&low)["metadata"]["annotations"]["kueue.x-k8s.io/stopping"], "true");
+    assert!(world.has(&low, &ConditionType::QuotaReserved));
+    running(&mut world, &low, 0);
+    let spec = world.json(&low)["spec"].clone();
     assert!(world.json(&low)["status"].get("startTime").is_none());
     assert!(spec["template"]["spec"].get("nodeSelector").is_none());
     assert_eq!(spec["template"]["metadata"]["labels"]["controller-uid"], "u", "the Job controller's own labels stay");
     assert!(world.json(&low)["metadata"].get("annotations").is_none());
-    assert!(world.has(&low, &ConditionType::QuotaReserved));
-    running(&mut world, &low, 0);
     assert!(!world.has(&low, &ConditionType::QuotaReserved));
     assert!(world.has(&urgent, &ConditionType::Admitted));
     assert_eq!(world.reasons(&low).iter().filter(|r| **r == "Stopped").count(), 1);
@@ -347,7 +351,10 @@ fn a_deleted_workload_stays_until_its_job_is_as_it_was() {
     let workload = ObjectRef::new(Kind::Workload, "default", world.key(&one).name);
     let uid = world.api.objects[&workload].uid().to_owned();
     world.delete(&workload);
-    for _ in 0..20 {
+    for i in 0..20 {
+        if i == 5 {
+            world.edit(&one, |v| v["status"]["active"] = 0.into());
+        }
         let there = world.api.objects.get(&workload).is_some_and(|o| o.uid() == uid);
         let spec = world.json(&one)["spec"]["template"]["spec"].clone();
         assert!(there || spec.get("nodeSelector").is_none(), "nobody knows any more what it was like");

@@ -346,8 +346,8 @@ fn a_slice_that_is_deleted_while_it_runs_stops_the_job() {
     world.delete(&ObjectRef::new(Kind::Workload, "default", old.name.clone()));
     world.settle();
     assert!(suspended(&world, &job));
-    assert_eq!(slices(&world, &job), [(new, 5)]);
     active(&mut world, &job, 0);
+    assert_eq!(slices(&world, &job), [(new, 5)]);
     scale(&mut world, &job, 4);
     world.settle();
     assert!(!suspended(&world, &job));

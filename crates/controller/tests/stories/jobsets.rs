@@ -14,6 +14,38 @@ fn world(quota: i64) -> World {
 }
 
 #[test]
+fn the_life_of_a_job_takes_four_writes() {
+    let configuration = Configuration { keep_finalizer_of_finished: true, ..Configuration::default() };
+    let mut world = World::new(configuration);
+    queue(&mut world, &json!({"pool": "tpu"}), 24, &json!({}));
+    world.settle();
+    world.writes.clear();
+    let mut suspended = jobset("a", 3, None);
+    suspended["spec"]["suspend"] = true.into();
+    let job = world.put(suspended);
+    world.settle();
+    progress(&mut world, &job, 3, 0);
+    world.settle();
+    complete(&mut world, &job, "Completed");
+    world.settle();
+    let own = |o: &Operation| matches!(o.object().kind, Kind::JobSet | Kind::Workload);
+    let writes: Vec<&Operation> = world.writes.iter().map(|w| &w.operation).filter(|o| own(o)).collect();
+    assert!(
+        matches!(
+            writes.as_slice(),
+            [Operation::Create(_), Operation::UpdateStatus(_), Operation::Update(_), Operation::UpdateStatus(_)]
+        ),
+        "{writes:?}"
+    );
+    // Whoever deletes the Workload may.
+    let workload = ObjectRef::new(Kind::Workload, "default", world.key(&job).name);
+    assert!(world.json(&workload)["metadata"].get("finalizers").is_some());
+    world.delete(&workload);
+    world.settle();
+    assert!(!world.api.objects.contains_key(&workload));
+}
+
+#[test]
 fn a_jobset_is_admitted_runs_and_finishes() {
     let mut world = world(24);
     let job = world.put(jobset("a", 3, None));

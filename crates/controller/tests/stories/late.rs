@@ -137,6 +137,109 @@ fn a_workload_is_kept_until_the_job_that_runs_as_it_says_is_as_it_was() {
 }
 
 #[test]
+fn a_write_that_came_too_late_is_made_again_as_soon_as_the_object_is_seen() {
+    let mut world = world("4", &json!({}));
+    let a = world.put(job("a", 2));
+    let reference = a.clone();
+    let mut late = 1;
+    world.fault = Box::new(move |write| {
+        let object = write.operation.object();
+        (object == reference && std::mem::take(&mut late) == 1).then_some(WriteError::Conflict(object))
+    });
+    let before = world.now;
+    world.step();
+    assert_eq!(world.json(&a)["spec"]["suspend"], true, "as it was made");
+    world.settle();
+    assert_eq!(world.json(&a)["spec"]["suspend"], true, "nothing was seen that would change anything");
+    world.edit(&a, |v| v["metadata"]["annotations"] = json!({"some": "body"}));
+    world.settle();
+    assert_eq!(world.json(&a)["spec"]["suspend"], false, "it is not waited for");
+    assert_eq!(world.now, before);
+}
+
+#[test]
+fn who_cannot_be_admitted_does_not_keep_others_from_it() {
+    let mut world = world("4", &json!({}));
+    let a = world.put(job("a", 4));
+    world.fault = Box::new(move |write| {
+        let object = write.operation.object();
+        let refused = matches!(write.operation, Operation::UpdateStatus(_)) && object.name.starts_with("job-a-");
+        refused.then(|| WriteError::Invalid { object, why: "a policy".to_owned() })
+    });
+    world.settle();
+    let b = world.put(job("b", 4));
+    world.settle();
+    assert!(world.has(&b, &ConditionType::Admitted), "it came second, and is the first that can have it");
+    let mut tries = 0;
+    for _ in 0..60 {
+        world.writes.clear();
+        world.advance(1);
+        world.settle();
+        tries += world.writes.iter().filter(|w| w.operation.object().name.starts_with("job-a-")).count();
+    }
+    assert!(tries < 12, "{tries} tries in a minute");
+    running(&mut world, &b, 4);
+    world.edit(&b, |v| v["status"]["conditions"] = json!([{"type": "Complete", "status": "True"}]));
+    world.fault = Box::new(|_| None);
+    world.settle();
+    world.advance(61);
+    world.settle();
+    assert!(world.has(&a, &ConditionType::Admitted));
+}
+
+#[test]
+fn a_job_says_once_why_its_workload_cannot_be_made() {
+    let mut world = world("4", &json!({}));
+    let a = world.put(job("a", 4));
+    world.fault = Box::new(move |write| {
+        let object = write.operation.object();
+        let refused = matches!(write.operation, Operation::Create(_));
+        refused.then(|| WriteError::Invalid { object, why: "a policy".to_owned() })
+    });
+    for _ in 0..30 {
+        world.settle();
+        world.advance(1);
+    }
+    let told: Vec<&str> = world.events.iter().filter(|e| &*e.reason == "FailedCreate").map(|e| &*e.note).collect();
+    let [told] = told.as_slice() else { panic!("{told:?}") };
+    assert!(told.starts_with("Error creating Workload default/job-a-") && told.ends_with(": a policy"), "{told}");
+    world.fault = Box::new(|_| None);
+    world.advance(61);
+    world.settle();
+    assert!(world.has(&a, &ConditionType::Admitted));
+}
+
+#[test]
+fn figures_of_queues_are_written_once_in_a_while() {
+    let configuration = Configuration { queue_status_interval_micros: 2_000_000, ..Configuration::default() };
+    let mut world = World::new(configuration);
+    crate::api::queue(&mut world, &json!({}), 24, &json!({}));
+    world.settle();
+    world.advance(5);
+    world.writes.clear();
+    let of_queues = |world: &World| {
+        let kinds = [Kind::ClusterQueue, Kind::LocalQueue];
+        world.writes.iter().filter(|w| kinds.contains(&w.operation.object().kind)).count()
+    };
+    let admitted = |world: &World| {
+        world.json(&ObjectRef::new(Kind::ClusterQueue, "", "cq"))["status"]["admittedWorkloads"].clone()
+    };
+    for name in ["a", "b", "c"] {
+        world.put(crate::api::jobset(name, 1, None));
+        world.settle();
+    }
+    assert_eq!((of_queues(&world), admitted(&world)), (2, json!(1)), "one write each");
+    assert!(world.wake_at.is_some());
+    world.sleep();
+    world.settle();
+    assert_eq!((of_queues(&world), admitted(&world)), (4, json!(3)));
+    world.edit(&ObjectRef::new(Kind::ClusterQueue, "", "cq"), |v| v["spec"]["stopPolicy"] = "Hold".into());
+    world.settle();
+    let queue = world.json(&ObjectRef::new(Kind::ClusterQueue, "", "cq"));
+    assert_eq!(queue["status"]["conditions"][0]["status"], "False", "that is told at once");
+}
+
+#[test]
 fn workloads_that_are_set_aside_later_still_say_what_for() {
     let mut configuration = Configuration::default();
     configuration.engine.wait_for_pods_ready = Some(slicegate_admission::WaitForPodsReady {

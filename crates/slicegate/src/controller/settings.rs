@@ -19,6 +19,9 @@ const NAMESPACE: &str = "kueue-system";
 /// The Lease of Kueue's manager: whoever holds it is the one that acts.
 const LEASE: &str = "c1f6bfd2.kueue.x-k8s.io";
 
+/// How often figures in the statuses of queues are written at most.
+const QUEUE_STATUS_INTERVAL_MICROS: i64 = 1_000_000;
+
 /// What the environment says.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Environment {
@@ -81,6 +84,8 @@ impl Settings {
                 *value = namespace.as_str().into();
             }
         }
+        configuration.keep_finalizer_of_finished = true;
+        configuration.queue_status_interval_micros = QUEUE_STATUS_INTERVAL_MICROS;
         ignored.extend(not_followed(&file));
         let lease = lease(args, &file, &namespace, environment)?;
         let mut options = Options::new(configuration, environment.name.clone());

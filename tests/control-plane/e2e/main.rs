@@ -5,6 +5,7 @@ mod controller;
 mod harness;
 mod likeness;
 mod objects;
+mod policy;
 mod recordings;
 mod suite;
 mod tutorials;
@@ -38,7 +39,7 @@ const LIMIT: Duration = Duration::from_mins(3);
 
 /// All tests, in order.
 fn all() -> Vec<&'static Test> {
-    [harness::TESTS, controller::TESTS, tutorials::TESTS].into_iter().flatten().collect()
+    [harness::TESTS, policy::TESTS, controller::TESTS, tutorials::TESTS].into_iter().flatten().collect()
 }
 
 fn main() -> ExitCode {

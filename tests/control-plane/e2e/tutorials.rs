@@ -26,8 +26,9 @@ tests![
 ];
 
 /// In what objects differ from recorded ones, and why: the recordings are of an older Kueue, with webhooks, and of another player.
-const KNOWN: [(&str, &str, &str); 20] = [
+const KNOWN: [(&str, &str, &str); 21] = [
     ("JobSet", "workload-slice-name: null", "only elastic jobs are told the first slice of their chain"),
+    ("JobSet", "/status/conditions:", "its controller may not have seen that it was suspended for a moment"),
     ("Pod", "workload-slice-name: null", "as in its JobSet"),
     ("Pod", "/metadata/name:", "generated"),
     ("Pod", "/spec/nodeSelector/cloud.google.com~1gke-nodepool:", "the pool that its leader came to"),

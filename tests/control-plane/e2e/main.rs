@@ -8,6 +8,7 @@ mod life;
 mod likeness;
 mod load;
 mod objects;
+mod policy;
 mod preemption;
 mod provisioning;
 mod queues;
@@ -49,6 +50,7 @@ const LOAD_LIMIT: Duration = Duration::from_mins(40);
 fn all() -> Vec<&'static Test> {
     [
         harness::TESTS,
+        policy::TESTS,
         controller::TESTS,
         tutorials::TESTS,
         preemption::TESTS,

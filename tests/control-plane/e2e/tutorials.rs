@@ -14,6 +14,7 @@ use slicegate_control_plane::wait::{Objects, Wait};
 use slicegate_control_plane::{Context as _, Error, Result, Value, ensure, ensure_eq};
 
 use crate::likeness::{differences, timeless};
+use crate::policy;
 use crate::recordings::Recording;
 use crate::suite::{Suite, tests};
 
@@ -25,8 +26,9 @@ tests![
 ];
 
 /// In what objects differ from recorded ones, and why: the recordings are of an older Kueue, with webhooks, and of another player.
-const KNOWN: [(&str, &str, &str); 19] = [
+const KNOWN: [(&str, &str, &str); 21] = [
     ("JobSet", "workload-slice-name: null", "only elastic jobs are told the first slice of their chain"),
+    ("JobSet", "/status/conditions:", "its controller may not have seen that it was suspended for a moment"),
     ("Pod", "workload-slice-name: null", "as in its JobSet"),
     ("Pod", "/metadata/name:", "generated"),
     ("Pod", "/spec/nodeSelector/cloud.google.com~1gke-nodepool:", "the pool that its leader came to"),
@@ -38,6 +40,7 @@ const KNOWN: [(&str, &str, &str); 19] = [
         "the head of a RayJob is counted with its autoscaler's container",
     ),
     ("Workload", "/podSets/0/template/spec/containers:", "so it is there among its containers"),
+    ("Workload", "/metadata/finalizers:", "who has finished keeps its finalizer until it is deleted: a write less"),
     ("Workload", "/status/conditions/2/message:", "the dashboard's words"),
     ("Workload", "/status/reclaimablePods/0/count:", "as much as was seen before the end"),
     ("Workload", "/status/admissionChecks/0/message:", "DWS's words"),
@@ -91,10 +94,13 @@ struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    async fn set(suite: &'a mut Suite, settings: Settings, pools: Vec<Pool>) -> Result<Self> {
+    async fn set(suite: &'a mut Suite, policy: bool, settings: Settings, pools: Vec<Pool>) -> Result<Self> {
         let folder = suite.test_folder();
         let cluster = suite.shared().await?;
         slicegate::install(cluster).await?;
+        if policy {
+            policy::install(cluster).await?;
+        }
         let gke = Gke::start(cluster, settings).await?;
         gke.add_pools(pools).await?;
         let observer = Observer::start(cluster).await?;
@@ -104,11 +110,12 @@ impl<'a> Stage<'a> {
         Ok(Self { cluster, gke, observer, _controller: controller })
     }
 
-    /// The three slices of the multislice tutorial. Pods run until the test ends them.
-    async fn multislice(suite: &'a mut Suite) -> Result<Self> {
+    /// The three slices of the multislice tutorial. Pods run until the test ends them. With the policy, jobs are suspended as they
+    /// are created; without, when the controller sees them.
+    async fn multislice(suite: &'a mut Suite, policy: bool) -> Result<Self> {
         let slice = |name: &str| Pool::tpu(name, "ct5lp-hightpu-4t", "2x4");
         let pools = vec![slice("nodepool1")?, slice("nodepool2")?, slice("nodepool3")?];
-        Self::set(suite, Settings { run_time: None, ..Settings::default() }, pools).await
+        Self::set(suite, policy, Settings { run_time: None, ..Settings::default() }, pools).await
     }
 
     /// Waits until so many pods of a JobSet run.
@@ -226,6 +233,7 @@ impl<'a> Stage<'a> {
         if result.is_err() {
             self.observer.write(&folder.join("observed.jsonl"))?;
         }
+        policy::remove(self.cluster).await?;
         result
     }
 }
@@ -233,7 +241,7 @@ impl<'a> Stage<'a> {
 async fn the_multislice_tutorial_with_the_largest_first(suite: &mut Suite) -> Result<()> {
     let Some(files) = Files::find(suite) else { return Ok(()) };
     let folder = suite.test_folder();
-    let stage = Stage::multislice(suite).await?;
+    let stage = Stage::multislice(suite, false).await?;
     let result = largest_first(&stage, &files).await;
     stage.end(folder, result).await
 }
@@ -291,7 +299,7 @@ async fn largest_first(stage: &Stage<'_>, files: &Files) -> Result<()> {
 async fn the_multislice_tutorial_in_the_order_of_its_file(suite: &mut Suite) -> Result<()> {
     let Some(files) = Files::find(suite) else { return Ok(()) };
     let folder = suite.test_folder();
-    let stage = Stage::multislice(suite).await?;
+    let stage = Stage::multislice(suite, false).await?;
     let result = order_of_the_file(&stage, &files).await;
     stage.end(folder, result).await
 }
@@ -331,7 +339,7 @@ async fn order_of_the_file(stage: &Stage<'_>, files: &Files) -> Result<()> {
 async fn the_multislice_tutorial_with_preemption(suite: &mut Suite) -> Result<()> {
     let Some(files) = Files::find(suite) else { return Ok(()) };
     let folder = suite.test_folder();
-    let stage = Stage::multislice(suite).await?;
+    let stage = Stage::multislice(suite, true).await?;
     let result = preemption(&stage, &files).await;
     stage.end(folder, result).await
 }
@@ -371,7 +379,7 @@ async fn the_dws_tutorial(suite: &mut Suite) -> Result<()> {
         Pool::tpu("tpu-v6e-dws", "ct6e-standard-4t", "4x4")?.queued(),
     ];
     let settings = Settings { idle_time: Duration::from_secs(5), ..Settings::default() };
-    let stage = Stage::set(suite, settings, pools).await?;
+    let stage = Stage::set(suite, true, settings, pools).await?;
     let result = dws(&stage, &files).await;
     stage.end(folder, result).await
 }

@@ -18,7 +18,8 @@ pub(crate) struct Cache {
     synced: BTreeSet<Kind>,
     /// By kind, the newest version that a watch or list told of: a list that comes later has everything up to it.
     told: BTreeMap<Kind, u64>,
-    gone: BTreeMap<ObjectRef, u64>,
+    /// The last version and the uid of what was deleted.
+    gone: BTreeMap<ObjectRef, (u64, Box<str>)>,
     gone_order: VecDeque<ObjectRef>,
     wanted: BTreeSet<Kind>,
 }
@@ -50,6 +51,14 @@ fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
 impl Cache {
     pub(crate) fn get(&self, reference: &ObjectRef) -> Option<&Object> {
         self.objects.get(reference)
+    }
+
+    /// The uid and the version of an object that is there, or of the last of that name that was.
+    pub(crate) fn identity(&self, reference: &ObjectRef) -> Option<(&str, Option<String>)> {
+        match self.objects.get(reference) {
+            Some(object) => Some((object.uid(), object.metadata().resource_version.clone())),
+            None => self.gone.get(reference).map(|(version, uid)| (&**uid, Some(version.to_string()))),
+        }
     }
 
     /// The objects of a kind.
@@ -139,7 +148,7 @@ impl Cache {
     fn put(&mut self, object: Object) -> Option<Change> {
         let reference = object.reference();
         let new = version(&object);
-        if self.gone.get(&reference).is_some_and(|gone| new.is_some_and(|new| new <= *gone)) {
+        if self.gone.get(&reference).is_some_and(|(gone, _)| new.is_some_and(|new| new <= *gone)) {
             return None;
         }
         if let Some(known) = self.objects.get(&reference) {
@@ -201,11 +210,13 @@ impl Cache {
     fn bury(&mut self, object: &Object) {
         let Some(version) = version(object) else { return };
         let reference = object.reference();
-        let last = self.gone.entry(reference.clone()).or_insert(0);
-        if *last == 0 {
+        let last = self.gone.entry(reference.clone()).or_default();
+        if last.0 == 0 {
             self.gone_order.push_back(reference);
         }
-        *last = (*last).max(version);
+        if version >= last.0 {
+            *last = (version, object.uid().into());
+        }
         if self.gone_order.len() > TOMBSTONES
             && let Some(oldest) = self.gone_order.pop_front()
         {
@@ -267,12 +278,15 @@ mod tests {
             cache.take(seen);
         }
         assert!(!cache.is_synced(Kind::Job));
+        let a = job("a", "1", 1).reference();
+        assert_eq!(cache.identity(&a), Some(("1", Some("1".to_owned()))));
         assert!(cache.take(Seen::Done(Kind::Job)).changes.is_empty());
         assert!(cache.is_synced(Kind::Job));
         cache.take(Seen::Begin(Kind::Job));
         cache.take(Seen::Listed(job("b", "2", 2)));
         let news = cache.take(Seen::Done(Kind::Job));
         assert_eq!(deleted(&news), ["a"]);
+        assert_eq!(cache.identity(&a), Some(("1", Some("1".to_owned()))), "Events may still be told of it");
         assert_eq!(deleted(&cache.take(Seen::Absent(Kind::Job))), ["b"], "its definition was deleted");
     }
 

@@ -8,7 +8,7 @@ use http::Method;
 use k8s_openapi::jiff;
 use kube::Client;
 use serde_json::{Value, json};
-use slicegate_api::{Kind, Object};
+use slicegate_api::Kind;
 use slicegate_controller::{EventRecord, EventType};
 use tokio::sync::Notify;
 
@@ -79,8 +79,8 @@ impl Sink {
         sink
     }
 
-    /// Queues an Event about an object, of which the last seen state is given.
-    pub(crate) fn put(&self, record: &EventRecord, about: Option<&Object>) {
+    /// Queues an Event about an object, of which uid and version as last seen are given.
+    pub(crate) fn put(&self, record: &EventRecord, about: Option<(&str, Option<String>)>) {
         let mut waiting = self.0.waiting();
         waiting.count += 1;
         let number = waiting.count;
@@ -135,7 +135,13 @@ fn reporter(kind: Kind) -> &'static str {
     }
 }
 
-fn event(record: &EventRecord, about: Option<&Object>, instance: &str, micros: i64, number: u64) -> Value {
+fn event(
+    record: &EventRecord,
+    about: Option<(&str, Option<String>)>,
+    instance: &str,
+    micros: i64,
+    number: u64,
+) -> Value {
     let object = &record.object;
     let namespace = if object.namespace.is_empty() { "default" } else { &object.namespace };
     let time = jiff::Timestamp::from_microsecond(micros).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
@@ -147,9 +153,9 @@ fn event(record: &EventRecord, about: Option<&Object>, instance: &str, micros: i
     if !object.namespace.is_empty() {
         regarding["namespace"] = object.namespace.as_ref().into();
     }
-    if let Some(about) = about {
-        regarding["uid"] = about.uid().into();
-        regarding["resourceVersion"] = about.metadata().resource_version.clone().into();
+    if let Some((uid, version)) = about {
+        regarding["uid"] = uid.into();
+        regarding["resourceVersion"] = version.into();
     }
     let base: String = object.name.chars().take(220).collect();
     json!({

@@ -328,7 +328,7 @@ impl Driver {
 
     fn send_off(&mut self, effects: Effects) {
         for record in &effects.events {
-            self.events.put(record, self.cache.get(&record.object));
+            self.events.put(record, self.cache.identity(&record.object));
         }
         for note in &effects.notes {
             tracing::info!(workload = %note.workload, "{}", note.text);

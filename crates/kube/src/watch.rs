@@ -167,13 +167,15 @@ impl Trouble {
             tracing::info!(kind, "the API server has forgotten what came last; listing anew");
             return;
         }
-        let denied = matches!(code(error), Some(401 | 403));
         let why = reason(error);
         if self.tell(&why) {
-            if denied {
-                tracing::error!(kind, error = why, "not allowed to watch; the role must have get, list and watch");
-            } else {
-                tracing::warn!(kind, error = why, "watching failed; trying again");
+            match code(error) {
+                Some(401 | 403) => {
+                    tracing::error!(kind, error = why, "not allowed to watch; the role must have get, list and watch");
+                }
+                // As it does for a moment after a definition was changed.
+                Some(429) => tracing::info!(kind, error = why, "the API server asks to wait"),
+                _ => tracing::warn!(kind, error = why, "watching failed; trying again"),
             }
         }
     }

@@ -158,7 +158,6 @@ async fn a_job_runs_no_longer_than_it_may(suite: &mut Suite) -> Result<()> {
     scene.apply(&queue("team", "2", "")).await?;
     let labels = [("queue-name", "team"), ("max-exec-time-seconds", "1")];
     let slow = scene.hold("slow", 1, "1", &labels).await?;
-    slow.runs(1).await?;
     let workload = slow.admitted().await?;
     ensure_eq!(workload["spec"]["maximumExecutionTimeSeconds"], 1, "how long it may run");
     let over = slow.workload("stopped", |w| is_true(w, "Evicted") && w["spec"]["active"] == false).await?;

@@ -202,9 +202,9 @@ async fn a_request_that_fails_is_made_again(suite: &mut Suite) -> Result<()> {
         "QuotaReserved=False(PendingEvaluation)",
         "Requeued=False(AdmissionCheck)",
         "Requeued=True(BackoffFinished)",
-        "QuotaReserved=True(QuotaReserved)",
         "Admitted=False(UnsatisfiedAdmissionChecks)",
         "Evicted=False(QuotaReserved)",
+        "QuotaReserved=True(QuotaReserved)",
         "Admitted=True(Admitted)",
         "Finished=True(Succeeded)",
     ];

@@ -147,7 +147,7 @@ impl<'a> Scene<'a> {
         let mut notes = Vec::new();
         let same = |seen: &Objects| {
             let mut told: Vec<&Value> = seen.values().filter(|e| ours(e)).collect();
-            told.sort_by_key(|e| revision(e));
+            told.sort_by_key(|e| when(e));
             last = told.iter().map(|e| text(e, "/reason").to_owned()).collect();
             notes = told.iter().map(|e| format!("\n  {}: {}", text(e, "/reason"), text(e, "/message"))).collect();
             last == expected
@@ -165,11 +165,13 @@ impl<'a> Scene<'a> {
     pub(crate) async fn note(&self, about: &Value, reason: &str) -> Result<String> {
         let last = |seen: &Objects| {
             let of_it = |e: &&Value| {
-                text(e, "/involvedObject/kind") == text(about, "/kind")
+                // What comes from a list does not say its kind.
+                let kind = text(about, "/kind");
+                (kind.is_empty() || text(e, "/involvedObject/kind") == kind)
                     && text(e, "/involvedObject/name") == name(about)
                     && text(e, "/reason") == reason
             };
-            seen.values().filter(of_it).max_by_key(|e| revision(e)).map(|e| text(e, "/message").to_owned())
+            seen.values().filter(of_it).max_by_key(|e| when(e)).map(|e| text(e, "/message").to_owned())
         };
         let wait = Wait::new(&self.cluster.client, api::EVENTS, "").limit(SOON);
         let seen = wait.until(&format!("{reason} about {}", name(about)), |seen| last(seen).is_some()).await?;
@@ -180,12 +182,7 @@ impl<'a> Scene<'a> {
     pub(crate) async fn end(self) -> Result<()> {
         self.observer.must_be_clean().await?;
         let log = std::fs::read_to_string(&self.log).doing(self.log.display())?;
-        // The last is what the API server says just after the kinds were installed.
-        let known = [
-            "there are no admission webhooks",
-            "the configuration is not followed wholly",
-            "storage is (re)initializing",
-        ];
+        let known = ["there are no admission webhooks", "the configuration is not followed wholly"];
         let bad = |line: &&str| line.contains(" WARN ") || line.contains(" ERROR ");
         let complaints: Vec<&str> = log.lines().filter(bad).filter(|l| !known.iter().any(|k| l.contains(k))).collect();
         ensure!(complaints.is_empty(), "the controller complains:\n{}", complaints.join("\n"));
@@ -193,8 +190,10 @@ impl<'a> Scene<'a> {
     }
 }
 
-fn revision(object: &Value) -> u64 {
-    text(object, "/metadata/resourceVersion").parse().unwrap_or(0)
+/// When an Event was told: they are sent side by side. Those of one moment are numbered in their names.
+fn when(event: &Value) -> (&str, u64) {
+    let number = name(event).rsplit('.').next().unwrap_or_default();
+    (text(event, "/eventTime"), u64::from_str_radix(number, 16).unwrap_or(0))
 }
 
 /// A table of kubectl's, whose columns are apart by several blanks.

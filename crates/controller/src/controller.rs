@@ -435,7 +435,8 @@ impl Controller {
                     }
                     None => {
                         // It is remembered as gone, so that a late report does not bring it back.
-                        let known = self.store.get(&reference).cloned();
+                        let known = self.store.get(&reference).filter(|known| is_about(flight.about.as_ref(), known));
+                        let known = known.cloned();
                         if let Some(old) = &known {
                             self.store.remove(old);
                         }
@@ -467,14 +468,16 @@ impl Controller {
                 if let Some(owner) = flight.about.as_ref().and_then(|object| owner_ref(object.metadata())) {
                     self.wake(&owner, until);
                 }
+                // Another object of the name may have been seen since.
+                let known = self.store.get(&reference);
+                let gone = known.is_some_and(|known| is_about(flight.about.as_ref(), known));
                 match error {
-                    WriteError::NotFound(_) if flight.written.is_none() => {
-                        self.store.unlock(&reference, outcome.id, None);
-                        self.forget(&reference);
-                    }
                     WriteError::NotFound(_) => {
-                        self.store.unlock(&reference, outcome.id, Some(until));
-                        self.forget(&reference);
+                        let failed_until = flight.written.is_some().then_some(until);
+                        self.store.unlock(&reference, outcome.id, failed_until);
+                        if gone {
+                            self.forget(&reference);
+                        }
                     }
                     // Somebody else was faster; what they wrote is known or will be in a moment.
                     WriteError::Conflict(_) => {
@@ -918,6 +921,11 @@ pub(crate) fn event(
     note: impl Into<Box<str>>,
 ) -> EventRecord {
     EventRecord { object: object.clone(), kind, reason: reason.into(), note: note.into() }
+}
+
+/// Whether an object is the one that a write is about, and not another one of its name.
+fn is_about(about: Option<&Object>, known: &Object) -> bool {
+    about.is_none_or(|about| about.uid() == known.uid())
 }
 
 /// The wait after so many failures in a row.

@@ -91,7 +91,14 @@ impl Controller {
         let namespace = view.object.namespace().to_owned();
         let name = self.workload_name(view);
         let reference = ObjectRef::new(Kind::Workload, namespace.as_str(), name.as_str());
-        if self.store.is_locked(&reference) || self.store.get(&reference).is_some() {
+        if self.store.is_locked(&reference) {
+            // It may be gone already, so that nobody else has the job looked at again.
+            if let Some(until) = self.store.blocked_until(&reference) {
+                self.wake(&view.reference, until);
+            }
+            return;
+        }
+        if self.store.get(&reference).is_some() {
             return;
         }
         let job = view.object.metadata();

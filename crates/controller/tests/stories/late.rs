@@ -89,6 +89,80 @@ fn a_job_whose_workload_was_seen_to_go_before_the_answer_gets_another() {
     assert!(late.has(&job, &ConditionType::Admitted));
 }
 
+#[test]
+fn a_workload_that_goes_without_an_answer_is_made_again_once_it_may_be_written() {
+    let mut world = world("4", &json!({}));
+    let a = world.put(job("a", 1));
+    world.settle();
+    let workload = workload_of(&world, &a);
+    // Writes of it fail, the last one only for want of an answer: each has it wait longer.
+    let reference = workload.clone();
+    let mut writes = 0;
+    world.fault = Box::new(move |write| {
+        let object = write.operation.object();
+        let whole = object == reference && matches!(write.operation, Operation::Update(_));
+        writes += u32::from(whole);
+        (whole && writes < 3).then(|| WriteError::Unavailable { object, why: "connection refused".to_owned() })
+    });
+    world.delete(&workload);
+    for _ in 0..60 {
+        if world.api.objects.get(&workload).is_none_or(|o| o.metadata().finalizers.is_none()) {
+            break;
+        }
+        for write in world.controller.reconcile(world.now).writes {
+            let error = (world.fault)(&write);
+            let result = error.map_or_else(|| world.api.perform(&write), Err);
+            let gone = write.operation.object() == workload && !world.api.objects.contains_key(&workload);
+            let lost = WriteError::Unavailable { object: workload.clone(), why: "connection closed".to_owned() };
+            let result = if gone { Err(lost) } else { result };
+            world.controller.complete(world.now, WriteOutcome { id: write.id, result });
+        }
+        world.deliver();
+        world.advance(1);
+    }
+    assert!(!world.api.objects.contains_key(&workload), "it is gone");
+    for _ in 0..20 {
+        world.settle();
+        if world.api.objects.contains_key(&workload) {
+            return;
+        }
+        world.sleep();
+    }
+    panic!("its job needs another one");
+}
+
+#[test]
+fn an_object_that_was_made_anew_outlives_the_answer_to_a_write_of_the_old_one() {
+    // The status of a LocalQueue is to be written while it goes, and the finalizer of a flavor was the last that kept it.
+    for (kind, name, namespace) in [(Kind::LocalQueue, "lq", "default"), (Kind::ResourceFlavor, "std", "")] {
+        let mut world = world("4", &json!({}));
+        let object = ObjectRef::new(kind, namespace, name);
+        let spec = world.json(&object)["spec"].clone();
+        let mut answers = Vec::new();
+        if kind == Kind::LocalQueue {
+            world.put(job("a", 1));
+            world.step();
+            world.deliver();
+        } else {
+            world.edit(&ObjectRef::new(Kind::ClusterQueue, "", "cq"), |v| v["spec"]["resourceGroups"] = json!([]));
+            world.settle();
+            world.delete(&object);
+        }
+        let writes = world.controller.reconcile(world.now).writes;
+        let write = writes.into_iter().find(|w| w.operation.object() == object).unwrap();
+        if kind == Kind::LocalQueue {
+            world.delete(&object);
+        }
+        answers.push(WriteOutcome { id: write.id, result: world.api.perform(&write) });
+        world.put(json!({"kind": kind.as_str(), "metadata": {"name": name}, "spec": spec}));
+        for answer in answers {
+            assert!(matches!(answer.result, Ok(None) | Err(WriteError::NotFound(_))), "{kind:?}: {:?}", answer.result);
+            world.controller.complete(world.now, answer);
+        }
+        assert!(world.controller.object(&object).is_some(), "{kind:?} {name} is there");
+    }
+}
+
 /// A Workload whose job nobody has seen.
 fn stray(world: &mut World) -> ObjectRef {
     world.put(json!({"kind": "Workload", "metadata": {"name": "stray", "namespace": "default",

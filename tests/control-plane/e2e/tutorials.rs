@@ -42,7 +42,7 @@ const KNOWN: [(&str, &str, &str); 21] = [
     ("Workload", "/podSets/0/template/spec/containers:", "so it is there among its containers"),
     ("Workload", "/metadata/finalizers:", "who has finished keeps its finalizer until it is deleted: a write less"),
     ("Workload", "/status/conditions/2/message:", "the dashboard's words"),
-    ("Workload", "/status/reclaimablePods/0/count:", "as much as was seen before the end"),
+    ("Workload", "/status/reclaimablePods", "as much as was seen before the end"),
     ("Workload", "/status/admissionChecks/0/message:", "DWS's words"),
     (
         "RayJob",
@@ -241,7 +241,7 @@ impl<'a> Stage<'a> {
 async fn the_multislice_tutorial_with_the_largest_first(suite: &mut Suite) -> Result<()> {
     let Some(files) = Files::find(suite) else { return Ok(()) };
     let folder = suite.test_folder();
-    let stage = Stage::multislice(suite, false).await?;
+    let stage = Stage::multislice(suite, true).await?;
     let result = largest_first(&stage, &files).await;
     stage.end(folder, result).await
 }

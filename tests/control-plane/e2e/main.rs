@@ -15,6 +15,7 @@ mod queues;
 mod recordings;
 mod scene;
 mod suite;
+mod survival;
 mod tutorials;
 
 use std::panic::AssertUnwindSafe;
@@ -52,6 +53,7 @@ fn all() -> Vec<&'static Test> {
         harness::TESTS,
         policy::TESTS,
         controller::TESTS,
+        survival::TESTS,
         tutorials::TESTS,
         preemption::TESTS,
         provisioning::TESTS,

@@ -6,6 +6,7 @@ mod harness;
 mod objects;
 mod recordings;
 mod suite;
+mod survival;
 mod tutorials;
 
 use std::panic::AssertUnwindSafe;
@@ -37,7 +38,7 @@ const LIMIT: Duration = Duration::from_mins(3);
 
 /// All tests, in order.
 fn all() -> Vec<&'static Test> {
-    [harness::TESTS, controller::TESTS, tutorials::TESTS].into_iter().flatten().collect()
+    [harness::TESTS, controller::TESTS, survival::TESTS, tutorials::TESTS].into_iter().flatten().collect()
 }
 
 fn main() -> ExitCode {

@@ -151,6 +151,9 @@ impl CertificateSecret {
                 Ok(_) => return Ok(new),
                 // Somebody was faster.
                 Err(kube::Error::Api(status)) if status.code == 409 => {}
+                Err(kube::Error::Api(status)) if status.code == 404 => {
+                    return Err(self.error("write", &"the namespace does not exist; create it"));
+                }
                 Err(error) => return Err(self.error("write", &reason(&error))),
             }
         }

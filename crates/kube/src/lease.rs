@@ -135,10 +135,12 @@ fn code(error: &kube::Error) -> u16 {
 pub(crate) async fn campaign(client: Client, options: LeaseOptions, leads: watch::Sender<Leads>) {
     let mut candidate = Candidate { options: options.clone(), seen: None };
     let mut until: Leads = None;
+    let mut complained = None;
     while !leads.is_closed() {
         let began = Instant::now();
         match tokio::time::timeout(options.renew_deadline, round(&client, &mut candidate, began)).await {
             Ok(Ok(true)) => {
+                complained = None;
                 if until.is_none() {
                     tracing::info!(identity = options.identity, "leading");
                 }
@@ -146,10 +148,14 @@ pub(crate) async fn campaign(client: Client, options: LeaseOptions, leads: watch
             }
             Ok(Ok(false)) => until = lost(until, &options, "somebody else holds the Lease"),
             Ok(Err(error)) => {
-                tracing::warn!(error = reason(&error), "the Lease could not be renewed or taken");
-                until = until.filter(|t| *t > Instant::now());
+                let why = trouble(&options, &error);
+                if complained.as_ref() != Some(&why) {
+                    tracing::warn!(error = why, "the Lease could not be renewed or taken; trying again");
+                    complained = Some(why);
+                }
+                until = still(until, &options);
             }
-            Err(_) => until = until.filter(|t| *t > Instant::now()),
+            Err(_) => until = still(until, &options),
         }
         leads.send_if_modified(|old| {
             let changed = *old != until;
@@ -164,6 +170,19 @@ pub(crate) async fn campaign(client: Client, options: LeaseOptions, leads: watch
     if until.is_some() && options.release_on_cancel {
         let _ = tokio::time::timeout(options.retry_period, release(&client, &candidate)).await;
     }
+}
+
+fn trouble(options: &LeaseOptions, error: &kube::Error) -> String {
+    match code(error) {
+        404 => format!("the namespace {} does not exist; create it", options.namespace),
+        403 => format!("{}; the role must have get, create and update", reason(error)),
+        _ => reason(error),
+    }
+}
+
+/// Until when this process leads if nothing was renewed.
+fn still(until: Leads, options: &LeaseOptions) -> Leads {
+    until.filter(|t| *t > Instant::now()).or_else(|| lost(until, options, "it was not renewed in time"))
 }
 
 fn lost(until: Leads, options: &LeaseOptions, why: &str) -> Leads {

@@ -13,6 +13,7 @@ mod queues;
 mod recordings;
 mod scene;
 mod suite;
+mod survival;
 mod tutorials;
 
 use std::panic::AssertUnwindSafe;
@@ -49,6 +50,7 @@ fn all() -> Vec<&'static Test> {
     [
         harness::TESTS,
         controller::TESTS,
+        survival::TESTS,
         tutorials::TESTS,
         preemption::TESTS,
         provisioning::TESTS,

@@ -121,9 +121,10 @@ impl Controller {
                 self.write(field_manager::ADMISSION, Operation::Delete { object: reference.clone(), uid }, then);
             }
         }
-        // Its job lets it go, if it has one.
+        // Its job lets it go, if it has one that is still managed; if it did not do so at once, nobody else may come to.
         let owned = slicegate_api::owner::controller_of(&object.metadata).is_some();
-        if workload.deleting && !owned && !self.store.is_locked(&reference) {
+        let let_go = !owned || self.config.keep_finalizer_of_finished;
+        if workload.deleting && let_go && !self.store.is_locked(&reference) {
             self.drop_finalizer(object);
         }
     }

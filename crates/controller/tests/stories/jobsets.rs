@@ -37,7 +37,9 @@ fn the_life_of_a_job_takes_four_writes() {
         ),
         "{writes:?}"
     );
-    // Whoever deletes the Workload may.
+    // Whoever deletes the Workload may, also where nobody manages its job any more.
+    world.edit(&job, |v| v["metadata"]["labels"] = json!({}));
+    world.settle();
     let workload = ObjectRef::new(Kind::Workload, "default", world.key(&job).name);
     assert!(world.json(&workload)["metadata"].get("finalizers").is_some());
     world.delete(&workload);

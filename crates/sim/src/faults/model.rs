@@ -36,7 +36,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use slicegate_api::{Kind, Object, ObjectRef, convert, kueue};
-use slicegate_controller::{Change, Operation};
+use slicegate_controller::{Change, Configuration, Operation};
 use slicegate_workload::Timestamp;
 
 use super::actors;
@@ -299,7 +299,7 @@ impl State {
         for object in setup.objects().into_iter().filter(|o| !LEFT_OUT.contains(&o.name())) {
             run.server.create(object);
         }
-        let controller = Replica::at_present(setup.configuration(), &run.server);
+        let controller = Replica::at_present(configuration(&setup), &run.server);
         run.replicas.push(controller);
         run.settle()?;
         for (name, pods) in JOBS {
@@ -326,7 +326,7 @@ impl State {
                 decide(controller, server)?;
             }
             Move::Die => {
-                *controller = Replica::at_present(setup.configuration(), server);
+                *controller = Replica::at_present(configuration(setup), server);
                 decide(controller, server)?;
             }
             Move::Wake => {
@@ -533,4 +533,9 @@ fn perform(controller: &mut Replica, server: &mut Server, place: usize) {
     if controller.perform(server, place, Fate::Arrives).is_some() {
         controller.answer(server, 0);
     }
+}
+
+/// How the controller decides; it writes at once what it would hold back, since statuses of queues are no part of a state.
+fn configuration(setup: &Setup) -> Configuration {
+    Configuration { queue_status_interval_micros: 0, keep_finalizer_of_finished: false, ..setup.configuration() }
 }

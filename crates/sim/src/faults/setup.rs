@@ -93,6 +93,11 @@ impl Setup {
         if self.retention {
             configuration.retention_after_finished_seconds = Some(300);
         }
+        // Half of the time as it is in a cluster.
+        if self.retention == self.elastic {
+            configuration.keep_finalizer_of_finished = true;
+            configuration.queue_status_interval_micros = 1_000_000;
+        }
         configuration
     }
 

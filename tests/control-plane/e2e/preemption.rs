@@ -91,7 +91,8 @@ async fn a_higher_priority_preempts_in_its_queue(suite: &mut Suite) -> Result<()
         "Admitted",
     ];
     scene.events(&end, &told).await?;
-    scene.events(&winner, &["WaitingForPreemptedWorkloads", "PreemptedWorkload", "QuotaReserved", "Admitted"]).await?;
+    let told = ["WaitingForPreemptedWorkloads", "PreemptedWorkload", "QuotaReserved", "Admitted"];
+    scene.events_in_any_order(&winner, &told).await?;
     let told = ["CreatedWorkload", "Started", "Stopped", "Started", "FinishedWorkload"];
     scene.events(&low.now().await?, &told).await?;
     let note = scene.note(&end, "Preempted").await?;

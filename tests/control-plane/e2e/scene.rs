@@ -133,6 +133,17 @@ impl<'a> Scene<'a> {
 
     /// Waits until the controller has told exactly these Events about an object, in this order: their reasons.
     pub(crate) async fn events(&self, about: &Value, expected: &[&str]) -> Result<()> {
+        self.told(about, expected, false).await
+    }
+
+    /// The same in any order: what follows from writes of different objects has none.
+    pub(crate) async fn events_in_any_order(&self, about: &Value, expected: &[&str]) -> Result<()> {
+        let mut expected = expected.to_vec();
+        expected.sort_unstable();
+        self.told(about, &expected, true).await
+    }
+
+    async fn told(&self, about: &Value, expected: &[&str], sorted: bool) -> Result<()> {
         let uid = text(about, "/metadata/uid").to_owned();
         let namespace = match text(about, "/metadata/namespace") {
             "" => "default",
@@ -148,7 +159,10 @@ impl<'a> Scene<'a> {
         let same = |seen: &Objects| {
             let mut told: Vec<&Value> = seen.values().filter(|e| ours(e)).collect();
             told.sort_by_key(|e| when(e));
-            last = told.iter().map(|e| text(e, "/reason").to_owned()).collect();
+            last = told.iter().map(|e| text(e, "/reason").to_owned()).collect::<Vec<String>>();
+            if sorted {
+                last.sort_unstable();
+            }
             notes = told.iter().map(|e| format!("\n  {}: {}", text(e, "/reason"), text(e, "/message"))).collect();
             last == expected
         };

@@ -138,10 +138,10 @@ pub(super) fn reset_checks(status: &mut WorkloadStatus, now: Timestamp) {
 }
 
 /// Sets checks that want another try back to pending where the try is already on its way: a check may ask for one after the
-/// eviction that another check asked for, and nobody would answer it. Returns whether there were any.
+/// eviction that another check asked for, or after quota was given back since a queue was stopped, and nobody would answer it.
+/// Returns whether there were any.
 pub fn restart_late_checks(status: &mut WorkloadStatus, now: Timestamp) -> bool {
     let waits = !status.conditions.is_true(&ConditionType::QuotaReserved)
-        && status.conditions.is_true(&ConditionType::Evicted)
         && status.admission_checks.iter().any(|c| c.state == CheckState::Retry);
     if waits {
         reset_checks(status, now);

@@ -226,6 +226,10 @@ impl Controller {
         if workload.has_quota_reservation() {
             self.reserved(now, workload, queue.as_ref().map(|q| (q.stop_policy, q.deleting)), local_queue.as_ref());
         } else {
+            // It may have been rejected after its quota was given back.
+            if let CheckVerdict::Rejected { message } = lifecycle::check_verdict(&workload.status) {
+                return self.reject(workload, message, at);
+            }
             let facts = self.engine.pending_facts(workload);
             let Some(plan) = self.plan(key) else { return };
             let old = reason_of_pending(&plan.status);
@@ -290,15 +294,7 @@ impl Controller {
         let wait_for_pods = self.config.engine.wait_for_pods_ready.clone();
         let status = &workload.status;
         match lifecycle::check_verdict(status) {
-            CheckVerdict::Rejected { message } if workload.spec.active => {
-                let Some(plan) = self.plan(key) else { return };
-                let note = format!("Deactivated due to {message}");
-                let cause = DeactivationCause::AdmissionCheck { message };
-                if lifecycle::set_deactivation_target(&mut plan.status, &cause, at) {
-                    plan.then.events.push(event(&reference, EventType::Warning, "AdmissionCheckRejected", note));
-                }
-                return;
-            }
+            CheckVerdict::Rejected { message } if workload.spec.active => return self.reject(workload, message, at),
             CheckVerdict::Rejected { .. } => return,
             CheckVerdict::Retry { message } if !workload.is_evicted() => {
                 let step =
@@ -354,6 +350,17 @@ impl Controller {
                     plan.then.events.push(event(&reference, EventType::Warning, reason, note));
                 }
             }
+        }
+    }
+
+    /// An admission check does not let a workload in.
+    fn reject(&mut self, workload: &Workload, message: Box<str>, at: At) {
+        let Some(plan) = self.plan(&workload.key) else { return };
+        let note = format!("Deactivated due to {message}");
+        let cause = DeactivationCause::AdmissionCheck { message };
+        if lifecycle::set_deactivation_target(&mut plan.status, &cause, at) {
+            let reference = workload_ref(&workload.key);
+            plan.then.events.push(event(&reference, EventType::Warning, "AdmissionCheckRejected", note));
         }
     }
 

@@ -45,6 +45,68 @@ pub const RENAMED: &[(Kind, &str, &str)] = &[
     (Kind::Workload, "status.accumulatedPastExecutionTimeSeconds", "status.accumulatedPastExexcutionTimeSeconds"),
 ];
 
+/// What v1beta1 calls a field, if it has another name for it: `spec.cohort` for `spec.cohortName`.
+pub fn older_name(kind: Kind, path: &str) -> Option<String> {
+    RENAMED.iter().filter(|(k, ..)| *k == kind).find_map(|(_, held, written)| {
+        let rest = path.strip_prefix(held)?;
+        (rest.is_empty() || rest.starts_with(['.', '['])).then(|| format!("{written}{rest}"))
+    })
+}
+
+/// Fields that are called otherwise in the same place: (held, v1beta1).
+fn other_words(kind: Kind) -> impl Iterator<Item = (&'static str, &'static str)> {
+    RENAMED.iter().filter(move |(k, ..)| *k == kind).filter_map(|(_, held, written)| {
+        let ((held_in, held), (written_in, written)) = (held.rsplit_once('.')?, written.rsplit_once('.')?);
+        (held_in == written_in).then_some((held, written))
+    })
+}
+
+/// The fields of a section of an object as v1beta1 calls them, from those by which it is held.
+pub fn older_fields<'a>(kind: Kind, section: &str, held: &[&'a str]) -> Vec<&'a str> {
+    let mut fields: Vec<&'a str> = held
+        .iter()
+        .map(|field| {
+            let older = older_name(kind, &format!("{section}.{field}")).filter(|o| o.starts_with(section));
+            let word = older.and_then(|_| other_words(kind).find(|(h, _)| h == field));
+            word.map_or(*field, |(_, written)| written)
+        })
+        .collect();
+    let moved = RENAMED.iter().filter(|(k, ..)| *k == kind).filter_map(|(_, _, written)| {
+        let (place, field) = written.rsplit_once('.')?;
+        (place == section).then_some(field)
+    });
+    fields.extend(moved);
+    fields.sort_unstable();
+    fields.dedup();
+    fields
+}
+
+/// A text about an object in which fields have the names by which it is held, with those of v1beta1.
+///
+/// ```
+/// use slicegate_api::{Kind, v1beta1};
+///
+/// let text = v1beta1::in_older_words(Kind::ClusterQueue, "name the cohort in spec.cohortName");
+/// assert_eq!(text, "name the cohort in spec.cohort");
+/// ```
+pub fn in_older_words(kind: Kind, text: &str) -> String {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let mut out = text.to_owned();
+    for (held, written) in other_words(kind) {
+        let mut next = String::with_capacity(out.len());
+        let mut rest = out.as_str();
+        while let Some((before, after)) = rest.split_once(held) {
+            let whole = !before.ends_with(is_word) && !after.starts_with(is_word);
+            next.push_str(before);
+            next.push_str(if whole { written } else { held });
+            rest = after;
+        }
+        next.push_str(rest);
+        out = next;
+    }
+    out
+}
+
 const SOURCES: &[(&str, &str, &str)] = &[
     ("kueue.x-k8s.io/workloadpriorityclass", kueue::GROUP, "WorkloadPriorityClass"),
     ("scheduling.k8s.io/priorityclass", "scheduling.k8s.io", "PriorityClass"),

@@ -167,7 +167,8 @@ impl<'a> Sink<'a> {
     ) {
         let Some(rule) = self.rule else { return };
         let diagnostic = document.diagnostic_in(self.texts, severity, Code::Rule(rule.code), path, message);
-        let diagnostic = Diagnostic { why: rule.why.to_owned(), help: help.into(), ..diagnostic };
+        let help = document.in_its_words(help.into());
+        let diagnostic = Diagnostic { why: rule.why.to_owned(), help, ..diagnostic };
         self.findings.push(Finding { rule, diagnostic, object: Some(place(document)) });
     }
 

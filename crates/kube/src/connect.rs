@@ -42,6 +42,12 @@ pub enum ConnectError {
         /// Why not.
         error: kube::Error,
     },
+    /// The API server does not know who this is.
+    #[error("the API server {url} does not accept the credentials; look whether the token or certificate has expired")]
+    Stranger {
+        /// The API server.
+        url: String,
+    },
     /// The API server does not answer.
     #[error("the API server {url} does not answer: {why}")]
     Silent {
@@ -71,6 +77,7 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> 
             tracing::info!(url, version = version.git_version, "connected to the API server");
             Ok(client)
         }
+        Ok(Err(kube::Error::Api(status))) if status.code == 401 => Err(ConnectError::Stranger { url }),
         // It answers, and what this client may do is another matter.
         Ok(Err(kube::Error::Api(_))) => Ok(client),
         Ok(Err(error)) => Err(ConnectError::Silent { url, why: root_cause(&error) }),

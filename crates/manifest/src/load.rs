@@ -7,11 +7,12 @@ use slicegate_api::Object;
 use slicegate_api::configuration::Configuration;
 use slicegate_api::nodepool::NodePool;
 use slicegate_api::scenario::Scenario;
+use slicegate_api::v1beta1::{in_older_words, older_name};
 
 use crate::diagnostic::{Code, Diagnostic, Severity};
 use crate::fill::Filled;
 use crate::position::{Lines, Position, Positions, Span, parse_path};
-use crate::read::{Context, TypeName, older_name};
+use crate::read::{Context, TypeName};
 use crate::source::Source;
 use crate::{json, yaml};
 
@@ -41,6 +42,8 @@ pub struct Document {
     pub line: usize,
     /// The column at which it starts, in characters from 1.
     pub column: usize,
+    /// Whether it is written in Kueue's older version, v1beta1, which calls some fields otherwise.
+    pub older: bool,
     /// What it holds.
     pub body: Body,
     /// The places of its fields.
@@ -118,9 +121,17 @@ impl Document {
             text_column,
             object: self.title(),
             path: path.into_owned(),
-            message,
+            message: self.in_its_words(message),
             why: String::new(),
             help: String::new(),
+        }
+    }
+
+    /// A text about its fields, with the names that they have in the version in which it is written.
+    pub fn in_its_words(&self, text: String) -> String {
+        match self.object().filter(|_| self.older) {
+            Some(object) => in_older_words(object.kind(), &text),
+            None => text,
         }
     }
 
@@ -129,8 +140,8 @@ impl Document {
         if self.positions.has(path) {
             return path.into();
         }
-        let older = self.object().and_then(|object| older_name(object.kind(), path));
-        older.filter(|older| self.positions.has(older)).map_or_else(|| path.into(), Into::into)
+        let older = self.object().filter(|_| self.older).and_then(|object| older_name(object.kind(), path));
+        older.map_or_else(|| path.into(), Into::into)
     }
 
     /// The object, if it holds one.

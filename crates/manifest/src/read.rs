@@ -8,7 +8,8 @@ use serde_json::Value;
 use slicegate_api::configuration::{self, Configuration};
 use slicegate_api::nodepool::NodePool;
 use slicegate_api::scenario::{self, Scenario};
-use slicegate_api::{Kind, Object, kueue, v1beta1, validation};
+use slicegate_api::v1beta1::{self, in_older_words, older_name};
+use slicegate_api::{Kind, Object, kueue, validation};
 
 use crate::diagnostic::{Code, Severity};
 use crate::fill::{self, Filled};
@@ -112,16 +113,17 @@ impl Subject<'_> {
                 return (written, there, scalar || older_depth == older.len());
             }
         }
-        (path.to_owned(), place, depth == steps.len())
+        let written = if depth < steps.len() { self.older.and_then(|kind| older_name(kind, path)) } else { None };
+        (written.unwrap_or_else(|| path.to_owned()), place, depth == steps.len())
     }
-}
 
-/// What v1beta1 calls a field, if it has another name for it.
-pub(crate) fn older_name(kind: Kind, path: &str) -> Option<String> {
-    v1beta1::RENAMED.iter().filter(|(k, ..)| *k == kind).find_map(|(_, held, written)| {
-        let rest = path.strip_prefix(held)?;
-        (rest.is_empty() || rest.starts_with(['.', '['])).then(|| format!("{written}{rest}"))
-    })
+    /// A text with the names that fields have in the version in which the object is written.
+    fn words(&self, text: String) -> String {
+        match self.older {
+            Some(kind) => in_older_words(kind, &text),
+            None => text,
+        }
+    }
 }
 
 impl Context<'_> {
@@ -305,7 +307,7 @@ impl Context<'_> {
         let subject = Subject { object, positions: &positions, older: None };
         let pool = self.read(value, PhantomData::<NodePool>, &subject, Severity::Note, report);
         if let Some((pool, _)) = pool.filter(|_| report.errors() == errors) {
-            self.keep(Body::NodePool(pool), positions, true, report);
+            self.keep(Body::NodePool(pool), false, positions, true, report);
         }
     }
 
@@ -362,7 +364,7 @@ impl Context<'_> {
             self.check(object, stand_ins, &subject, report);
         }
         if let Some((body, _)) = body.filter(|_| whole) {
-            self.keep(body, positions, report.errors() == errors, report);
+            self.keep(body, older.is_some(), positions, report.errors() == errors, report);
         }
     }
 
@@ -393,6 +395,7 @@ impl Context<'_> {
             let verb =
                 ["must ", "may ", "has ", "is ", "needs ", "cannot "].iter().any(|v| finding.detail.starts_with(v));
             let message = if verb { format!("`{}` {}", last_name(&path), finding.detail) } else { finding.detail };
+            let message = subject.words(message);
             report.add(
                 self,
                 Entry {
@@ -407,11 +410,11 @@ impl Context<'_> {
         }
     }
 
-    fn keep(&self, body: Body, positions: Positions, valid: bool, report: &mut Report) {
+    fn keep(&self, body: Body, older: bool, positions: Positions, valid: bool, report: &mut Report) {
         let within = positions.span.start..=positions.span.end;
         if !self.broken.iter().any(|offset| within.contains(offset)) {
             let Position { line, column } = positions.value;
-            report.push(Document { source: self.source, line, column, body, positions }, valid);
+            report.push(Document { source: self.source, line, column, older, body, positions }, valid);
         }
     }
 
@@ -516,7 +519,13 @@ impl Context<'_> {
         }
         for path in &ignored {
             let help = match path.split_last() {
-                Some((Step::Field(name), parent)) => known::nearest(name, &known::fields(seed, parent)),
+                Some((Step::Field(name), parent)) => {
+                    let fields = known::fields(seed, parent);
+                    match subject.older {
+                        Some(kind) => known::nearest(name, &v1beta1::older_fields(kind, &write_path(parent), &fields)),
+                        None => known::nearest(name, &fields),
+                    }
+                }
                 _ => None,
             };
             let help = help.map(|name| format!("write `{name}`")).unwrap_or_default();

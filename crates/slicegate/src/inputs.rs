@@ -5,8 +5,9 @@ use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use slicegate_check::check;
 use slicegate_manifest::{
-    Body, Code, Diagnostic, Document, Options, PathSpec, Severity, Source, load, sources_from_paths,
+    Body, Code, Diagnostic, Document, Loaded, Options, PathSpec, Severity, Source, load, sources_from_paths,
 };
 use slicegate_sim::{Files, Item, ScenarioError, preflight, scenario_errors};
 
@@ -118,10 +119,24 @@ pub(crate) fn read(places: &[Place], ambient: &Env, flags: &ConfigurationArgs) -
         inputs.diagnostics.extend(told);
     }
     inputs.diagnostics.extend(preflight(&documents, &sources));
+    inputs.diagnostics.extend(rules(&documents, &sources, &inputs.diagnostics));
     if let Some(told) = &inputs.told {
         inputs.diagnostics.extend(configuration::unmanaged(&told.configuration, &documents, &sources));
     }
     Ok(inputs)
+}
+
+/// The rules of `slicegate check` that say before what would go wrong in a simulation: names that nothing has, and pods that no
+/// node can take.
+const RULES: [&str; 11] =
+    ["SG0301", "SG0302", "SG0303", "SG0304", "SG0305", "SG0306", "SG0307", "SG0503", "SG0504", "SG0506", "SG0509"];
+
+/// What rules find in documents that could be read. Kueue accepts all of it, so these are warnings.
+fn rules(documents: &[Document], sources: &[Source], known: &[Diagnostic]) -> Vec<Diagnostic> {
+    let loaded = Loaded { documents: documents.to_vec(), diagnostics: known.to_vec(), ..Loaded::default() };
+    let report = check(&loaded, sources, &slicegate_check::Options::default());
+    let found = report.findings.into_iter().filter(|f| RULES.contains(&f.rule.code)).map(|f| f.diagnostic);
+    found.map(|diagnostic| Diagnostic { severity: diagnostic.severity.min(Severity::Warning), ..diagnostic }).collect()
 }
 
 fn with(ambient: &Env, said: &Env) -> Env {

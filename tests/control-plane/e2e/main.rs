@@ -8,6 +8,7 @@ mod objects;
 mod policy;
 mod recordings;
 mod suite;
+mod survival;
 mod tutorials;
 
 use std::panic::AssertUnwindSafe;
@@ -39,7 +40,8 @@ const LIMIT: Duration = Duration::from_mins(3);
 
 /// All tests, in order.
 fn all() -> Vec<&'static Test> {
-    [harness::TESTS, policy::TESTS, controller::TESTS, tutorials::TESTS].into_iter().flatten().collect()
+    let modules = [harness::TESTS, policy::TESTS, controller::TESTS, survival::TESTS, tutorials::TESTS];
+    modules.into_iter().flatten().collect()
 }
 
 fn main() -> ExitCode {

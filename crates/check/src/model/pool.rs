@@ -4,7 +4,7 @@ use slicegate_api::nodepool::NodePool;
 use slicegate_api::{Node, convert};
 use slicegate_manifest::Document;
 use slicegate_tpu::{MachineType, SliceShape, label, taint};
-use slicegate_workload::{Labels, PodSpec, Taint, TaintEffect, first_untolerated};
+use slicegate_workload::{Labels, PodSpec, Requests, Taint, TaintEffect, first_untolerated};
 
 /// A node pool, or a single Node.
 pub(crate) struct Pool<'a> {
@@ -22,6 +22,8 @@ pub(crate) struct Pool<'a> {
     pub(crate) most_nodes: Option<i64>,
     /// Whether it serves ProvisioningRequests only.
     pub(crate) queued: bool,
+    /// What a node has for pods, as far as it says so itself.
+    pub(crate) room: Requests,
 }
 
 /// Labels that are on the nodes of a pool exactly if its document leads to them.
@@ -117,6 +119,7 @@ impl<'a> Pool<'a> {
             chips,
             most_nodes,
             queued,
+            room: Requests::default(),
         }
     }
 
@@ -138,6 +141,7 @@ impl<'a> Pool<'a> {
             chips,
             most_nodes: Some(1),
             queued: false,
+            room: convert::node(node).map(|n| n.allocatable).unwrap_or_default(),
         }
     }
 

@@ -76,6 +76,11 @@ fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     }
 }
 
+/// `a` or `an`.
+fn article(kind: slicegate_api::Kind) -> &'static str {
+    if kind.as_str().starts_with(['A', 'E', 'I', 'O']) { "an" } else { "a" }
+}
+
 /// `one`, or the plural with an s.
 fn plural(count: i64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })

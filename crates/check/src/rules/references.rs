@@ -6,7 +6,7 @@ use slicegate_api::{Kind, convert, kueue};
 use slicegate_controller::keys;
 use slicegate_manifest::{Document, Severity};
 
-use super::{list, meant, rule};
+use super::{article, list, meant, rule};
 use crate::model::{Model, label, name, namespace};
 use crate::rule::{Rule, Sink};
 
@@ -110,7 +110,7 @@ fn look_up(model: &Model<'_>, reference: &Reference<'_>, complete: bool, out: &m
     let there: Vec<&str> = model.names_of(*kind, namespace).into_iter().flatten().copied().collect();
     let help = match meant(name, there.iter().copied()) {
         Some(other) => format!("did you mean {other}?"),
-        None if there.is_empty() => format!("add a {kind} {name}{place} to the manifests"),
+        None if there.is_empty() => format!("add {} {kind} {name}{place} to the manifests", article(*kind)),
         None => format!("the manifests have {kind} {}{place}", list(there.iter().copied())),
     };
     if complete {

@@ -125,6 +125,12 @@ pub(super) const RULES: &[Rule] = &[
         source: "GKE docs, TPUs in GKE",
         look: zones,
     },
+    rule! {
+        "SG0520", Warning, "A pod that is larger than every node",
+        why: "quota counts the sum over all nodes: the job is admitted, and its pods stay Pending while it holds its quota",
+        source: "Kubernetes docs, assigning pods to nodes",
+        look: too_large,
+    },
 ];
 
 fn pools<'m, 'a>(model: &'m Model<'a>) -> impl Iterator<Item = (&'m Pool<'a>, &'a NodePool)> {
@@ -608,6 +614,27 @@ fn zones(model: &Model<'_>, out: &mut Sink<'_>) {
             let message = format!("one slice cannot lie in {} zones", object.locations.len());
             let help = "name one zone, and make a node pool for each slice";
             out.report(pool.document, "locations", message, help);
+        }
+    }
+}
+
+fn too_large(model: &Model<'_>, out: &mut Sink<'_>) {
+    // A node pool may get nodes of which nothing is said here.
+    if model.pools.iter().any(|p| p.object.is_some()) {
+        return;
+    }
+    for (job, group) in groups(model).filter(|(_, group)| !group.path.is_empty()) {
+        let nodes: Vec<&Pool<'_>> = model.pools.iter().filter(|p| p.fits_labels(&group.pod)).collect();
+        // Chips have rules of their own.
+        for resource in group.requests.keys().filter(|r| ***r != *TPU) {
+            let asked = group.one(resource);
+            let most = nodes.iter().filter_map(|p| p.room.get(resource)).max().unwrap_or(0);
+            if most > 0 && asked > most {
+                let (asked, most) = (super::shown(resource, asked), super::shown(resource, most));
+                let message = format!("a pod asks for {asked} {resource}, and no node has more than {most}");
+                let help = "let more pods ask for less each, or add larger nodes";
+                out.report(job.document, &group.request_path(resource), message, help);
+            }
         }
     }
 }

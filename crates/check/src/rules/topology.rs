@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use slicegate_api::kueue;
 use slicegate_controller::keys;
+use slicegate_tpu::{RESOURCE as TPU, taint};
+use slicegate_workload::{Taint, TaintEffect, Toleration, first_untolerated};
 
 use super::{list, meant, rule};
 use crate::model::{Doc, Group, Job, Model, annotation, name};
@@ -51,6 +53,12 @@ pub(super) const RULES: &[Rule] = &[
         why: "Kueue reads it from the pod templates, so that the pods are placed anywhere",
         source: "Kueue docs, topology-aware scheduling",
         look: of_job,
+    },
+    rule! {
+        "SG0808", Note, "A flavor of TPU nodes with a topology that does not tolerate their taint",
+        why: "places are sought for pods as the job describes them, before GKE adds the toleration: nodes with the taint are left out",
+        source: "GKE docs, TPUs in GKE; Kueue docs, topology-aware scheduling",
+        look: taint_of_chips,
     },
 ];
 
@@ -180,5 +188,43 @@ fn two_placements(model: &Model<'_>, out: &mut Sink<'_>) {
             let help = "remove the annotation, or the topology annotations of the pod templates";
             out.report(job.document, &format!("metadata.annotations[{}]", super::shapes::EXCLUSIVE), message, help);
         }
+    }
+}
+
+fn taint_of_chips(model: &Model<'_>, out: &mut Sink<'_>) {
+    let taint = [Taint { key: taint::TPU.key.into(), value: taint::TPU.value.into(), effect: TaintEffect::NoSchedule }];
+    for flavor in &model.flavors {
+        let Some(topology) = flavor.spec.topology.as_deref() else { continue };
+        // Taints are looked at only where the lowest level is the host.
+        let topology = model.topologies.iter().rfind(|t| name(&t.metadata) == topology);
+        let hosts = topology.and_then(|t| t.object.spec.levels.last()).is_some_and(|l| l.node_label == HOSTNAME);
+        let untolerated = |pod: &[Toleration]| first_untolerated(&taint, &[&flavor.spec.tolerations, pod]).is_some();
+        if !hosts || !untolerated(&[]) {
+            continue;
+        }
+        let queues = model.queues.iter().filter(|q| {
+            let mut groups = q.spec.resource_groups.iter().filter(|g| g.covered_resources.iter().any(|r| &**r == TPU));
+            groups.any(|g| g.flavors.iter().any(|f| f.name == flavor.spec.name))
+        });
+        let jobs = queues.flat_map(|q| model.jobs_of(q));
+        let lacking = jobs.flat_map(|job| job.groups.iter().map(move |g| (job, g)));
+        let Some((job, _)) = lacking.filter(|(_, g)| g.chips() > 0).find(|(_, g)| untolerated(&g.pod.tolerations))
+        else {
+            continue;
+        };
+        // Nodes that are told of may not have it.
+        let mut pools = model.pools.iter().filter(|p| p.chips > 0 && p.object.is_none()).peekable();
+        if pools.peek().is_some() && !pools.any(|p| p.taints.iter().any(|t| *t.key == *taint::TPU.key)) {
+            continue;
+        }
+        let message = format!(
+            "{} {} uses TPUs, and neither its pods nor the flavor tolerate {}",
+            job.kind(),
+            job.name(),
+            taint::TPU
+        );
+        let help =
+            format!("add `- {{key: {TPU}, operator: Exists, effect: NoSchedule}}` to the tolerations of the flavor");
+        out.report(flavor.document, "spec.topologyName", message, help);
     }
 }

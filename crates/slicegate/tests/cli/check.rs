@@ -127,3 +127,32 @@ fn what_kubectl_creates_needs_no_name() {
     let (status, out, err) = run_on(job, &["check", "--deny", "warnings", "-"]);
     assert_eq!((status, out.as_str(), err.as_str()), (0, "nothing found\n", ""));
 }
+
+#[test]
+fn fields_are_called_as_in_the_version_that_is_written() {
+    let queue = |version: &str, more: &str| {
+        format!(
+            "apiVersion: kueue.x-k8s.io/{version}
+kind: ClusterQueue
+metadata: {{name: q}}
+spec:
+  namespaceSelector: {{}}
+  preemption: {{reclaimWithinCohort: Any}}
+  resourceGroups:
+  - coveredResources: [cpu]
+    flavors: [{{name: f, resources: [{{name: cpu, nominalQuota: 4{more}}}]}}]
+"
+        )
+    };
+    for (version, name) in [("v1beta1", "cohort"), ("v1beta2", "cohortName")] {
+        let (_, out, _) = run_on(&queue(version, ""), &["check", "-"]);
+        assert!(out.contains(&format!("or name the cohort in spec.{name}\n")), "{out}");
+        let (_, out, _) = run_on(&queue(version, ", borrowingLimit: 1"), &["check", "-"]);
+        assert!(out.contains(&format!("`borrowingLimit` must not be there without {name}\n")), "{out}");
+        let slip = queue(version, "").replace("  preemption", "  cohrt: x\n  preemption");
+        let (_, out, _) = run_on(&slip, &["check", "-"]);
+        let help = if version == "v1beta1" { "help: write `cohort`\n" } else { "there is no field `cohrt`" };
+        assert!(out.contains(help), "{out}");
+        assert!(!out.contains(if version == "v1beta1" { "cohortName" } else { "`cohort`" }), "{out}");
+    }
+}

@@ -101,8 +101,35 @@ fn what_kueue_accepts_is_a_warning_and_the_run_goes_on() {
     let text = QUEUE.replace("{name: any, resources", "{name: other, resources") + &job("small", "1");
     let (status, out, err) = run_on(&text, &["simulate", "-"]);
     assert_eq!(status, 1, "{out}");
-    assert!(err.contains("warning[dangling-reference]: there is no ResourceFlavor other"), "{err}");
+    assert!(err.contains("warning[SG0304]: there is no ResourceFlavor other"), "{err}");
     assert!(out.contains("Job small: never admitted"), "{out}");
+}
+
+#[test]
+fn what_rules_find_is_said_before_and_can_be_allowed() {
+    let text = QUEUE.replace("[cpu]", "[cpu, google.com/tpu]").replace(
+        "{name: cpu, nominalQuota: 2}",
+        "{name: cpu, nominalQuota: 20}, {name: google.com/tpu, nominalQuota: 64}",
+    ) + "name: slices
+config: {machineType: ct5lp-hightpu-4t}
+initialNodeCount: 4
+placementPolicy: {tpuTopology: 4x4}
+---
+" + &job("three", "1").replace("spec:\n  template", "spec:\n  completionMode: Indexed\n  parallelism: 3\n  completions: 3\n  template").replace(
+        "requests: {cpu: 1}",
+        "limits: {google.com/tpu: 4}",
+    ).replace(
+        "      restartPolicy",
+        "      nodeSelector: {cloud.google.com/gke-tpu-accelerator: tpu-v5-lite-podslice, cloud.google.com/gke-tpu-topology: 4x4}
+      restartPolicy",
+    );
+    let (status, out, err) = run_on(&text, &["simulate", "-"]);
+    assert_eq!(status, 0, "{out}{err}");
+    assert!(err.starts_with("warning[SG0504]: a 4x4 slice of ct5lp-hightpu-4t has 4 hosts"), "{err}");
+    assert!(err.contains("help: set parallelism and completions to 4"), "{err}");
+    let allowed = text.replace("{name: three, ", "{name: three, annotations: {slicegate.dev/allow: SG0504}, ");
+    let (status, _, err) = run_on(&allowed, &["simulate", "-"]);
+    assert_eq!((status, err.as_str()), (0, ""));
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use slicegate_workload::{
-    Admission, AdmissionCheckRule, CheckState, CheckStatus, ClusterQueueSpec, ConditionType, RequeueState, Timestamp,
-    WorkloadStatus,
+    Admission, AdmissionCheckRule, CheckState, CheckStatus, ClusterQueueSpec, ConditionType, RequeueState, Status,
+    Timestamp, WorkloadStatus,
 };
 
 /// The checks of a ClusterQueue that a workload must pass: with quota those for one of its flavors, without it those for
@@ -141,8 +141,11 @@ pub(super) fn reset_checks(status: &mut WorkloadStatus, now: Timestamp) {
 /// eviction that another check asked for, or after quota was given back since a queue was stopped, and nobody would answer it.
 /// Returns whether there were any.
 pub fn restart_late_checks(status: &mut WorkloadStatus, now: Timestamp) -> bool {
-    let waits = !status.conditions.is_true(&ConditionType::QuotaReserved)
-        && status.admission_checks.iter().any(|c| c.state == CheckState::Retry);
+    let quota = status.conditions.get(&ConditionType::QuotaReserved).map(|c| c.status);
+    // One that says nothing of its quota yet was not given any.
+    let gave_back =
+        quota == Some(Status::False) || quota.is_none() && status.conditions.is_true(&ConditionType::Evicted);
+    let waits = gave_back && status.admission_checks.iter().any(|c| c.state == CheckState::Retry);
     if waits {
         reset_checks(status, now);
     }

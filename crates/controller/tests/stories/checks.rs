@@ -209,3 +209,25 @@ fn requests_carry_the_jobs_own_label_and_ask_for_the_limits() {
     assert_eq!(template["metadata"]["labels"]["batch.kubernetes.io/job-name"], "a");
     assert_eq!(template["spec"]["containers"][0]["resources"]["requests"]["cpu"], "2");
 }
+
+#[test]
+fn a_check_that_is_refused_after_quota_was_given_back_does_not_keep_its_workload_waiting() {
+    for state in ["Retry", "Rejected"] {
+        let mut world = world();
+        let a = world.put(job("a", 1));
+        world.settle();
+        assert!(world.has(&a, &ConditionType::QuotaReserved));
+        let queue = ObjectRef::new(Kind::ClusterQueue, "", "cq");
+        world.edit(&queue, |v| v["spec"]["stopPolicy"] = "HoldAndDrain".into());
+        world.settle();
+        assert!(!world.has(&a, &ConditionType::QuotaReserved));
+        decide(&mut world, &a, "one", state, &json!({}));
+        world.edit(&queue, |v| v["spec"]["stopPolicy"] = "None".into());
+        world.settle();
+        if state == "Retry" {
+            assert!(world.has(&a, &ConditionType::QuotaReserved), "it is asked anew");
+        } else {
+            assert!(!world.workload(&a).spec.active, "it is not let in");
+        }
+    }
+}

@@ -5,8 +5,10 @@ mod controller;
 mod deletion;
 mod harness;
 mod life;
+mod likeness;
 mod load;
 mod objects;
+mod policy;
 mod preemption;
 mod provisioning;
 mod queues;
@@ -47,8 +49,9 @@ const LOAD_LIMIT: Duration = Duration::from_mins(40);
 
 /// All tests, in order.
 fn all() -> Vec<&'static Test> {
-    [
+    let modules = [
         harness::TESTS,
+        policy::TESTS,
         controller::TESTS,
         survival::TESTS,
         tutorials::TESTS,
@@ -58,10 +61,8 @@ fn all() -> Vec<&'static Test> {
         deletion::TESTS,
         life::TESTS,
         load::TESTS,
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    ];
+    modules.into_iter().flatten().collect()
 }
 
 fn main() -> ExitCode {

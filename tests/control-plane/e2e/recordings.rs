@@ -28,6 +28,12 @@ impl Recording {
         of_kind.filter_map(|l| l.get("object")).filter(move |o| name(o).starts_with(prefix))
     }
 
+    /// The last version of the objects of a kind whose names begin so that a function approves of.
+    pub(crate) fn last(&self, kind: &str, prefix: &str, good: impl Fn(&Value) -> bool) -> Result<Value> {
+        let found = self.versions(kind, prefix).filter(|o| good(o)).last().cloned();
+        found.doing(format!("{kind} {prefix}* in the recording"))
+    }
+
     /// In which order the conditions of a Workload changed.
     pub(crate) fn conditions(&self, workload: &str) -> Vec<String> {
         condition_changes(self.versions("workloads", workload), false)

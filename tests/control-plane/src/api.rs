@@ -47,6 +47,8 @@ resources! {
     CLUSTER_ROLES = "rbac.authorization.k8s.io" "v1" "ClusterRole" "clusterroles" false;
     MUTATING_WEBHOOKS = "admissionregistration.k8s.io" "v1" "MutatingWebhookConfiguration" "mutatingwebhookconfigurations" false;
     VALIDATING_WEBHOOKS = "admissionregistration.k8s.io" "v1" "ValidatingWebhookConfiguration" "validatingwebhookconfigurations" false;
+    MUTATING_POLICIES = "admissionregistration.k8s.io" "v1" "MutatingAdmissionPolicy" "mutatingadmissionpolicies" false;
+    MUTATING_BINDINGS = "admissionregistration.k8s.io" "v1" "MutatingAdmissionPolicyBinding" "mutatingadmissionpolicybindings" false;
     JOB_SETS = "jobset.x-k8s.io" "v1alpha2" "JobSet" "jobsets" true;
     RAY_JOBS = "ray.io" "v1" "RayJob" "rayjobs" true;
     RAY_CLUSTERS = "ray.io" "v1" "RayCluster" "rayclusters" true;

@@ -13,7 +13,9 @@ use crate::cluster::Cluster;
 use crate::error::{Error, Result};
 
 /// What tests make, those that make others first.
-const KINDS: [Resource; 20] = [
+const KINDS: [Resource; 22] = [
+    api::MUTATING_BINDINGS,
+    api::MUTATING_POLICIES,
     api::RAY_JOBS,
     api::RAY_CLUSTERS,
     api::JOB_SETS,

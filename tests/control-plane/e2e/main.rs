@@ -49,7 +49,7 @@ const LOAD_LIMIT: Duration = Duration::from_mins(40);
 
 /// All tests, in order.
 fn all() -> Vec<&'static Test> {
-    [
+    let modules = [
         harness::TESTS,
         policy::TESTS,
         controller::TESTS,
@@ -61,10 +61,8 @@ fn all() -> Vec<&'static Test> {
         deletion::TESTS,
         life::TESTS,
         load::TESTS,
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    ];
+    modules.into_iter().flatten().collect()
 }
 
 fn main() -> ExitCode {

@@ -150,7 +150,7 @@ impl Stage {
             let metadata = o.metadata();
             metadata.deletion_timestamp.is_some() && metadata.finalizers.as_ref().is_none_or(Vec::is_empty)
         };
-        let result = result.filter(|o| !gone(o)).map(|o| if self.notices { noticed(o) } else { o });
+        let result = result.filter(|o| !gone(o)).map(|o| if self.notices { noticed(&o) } else { o });
         match &result {
             Some(object) => drop(self.objects.insert(reference, object.clone())),
             None => drop(self.objects.remove(&reference)),
@@ -268,7 +268,7 @@ fn jobs(stage: &Stage, job: &ObjectRef, expect: &Value) -> Result<(), String> {
 }
 
 /// A Job after its controller took notice that it is suspended.
-fn noticed(object: Object) -> Object {
+fn noticed(object: &Object) -> Object {
     let mut value = object.to_json().unwrap();
     if object.kind() == Kind::Job && value["spec"]["suspend"] == true {
         value["status"]["conditions"] = json!([{"type": "Suspended", "status": "True"}]);

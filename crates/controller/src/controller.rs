@@ -423,27 +423,24 @@ impl Controller {
                 self.end(flight.then.ends);
                 self.out.events.extend(flight.then.events);
                 self.out.notes.extend(flight.then.notes);
-                match now_is {
-                    Some(object) => {
-                        // Seen before the answer came: whoever waited for the answer looks again.
-                        if self.store.get(&reference) == Some(&object)
-                            && !matches!(reference.kind, Kind::ClusterQueue | Kind::LocalQueue)
-                        {
-                            self.mark(&object, None);
-                        }
-                        self.apply(now, &object);
+                if let Some(object) = now_is {
+                    // Seen before the answer came: whoever waited for the answer looks again.
+                    if self.store.get(&reference) == Some(&object)
+                        && !matches!(reference.kind, Kind::ClusterQueue | Kind::LocalQueue)
+                    {
+                        self.mark(&object, None);
                     }
-                    None => {
-                        // It is remembered as gone, so that a late report does not bring it back.
-                        let known = self.store.get(&reference).filter(|known| is_about(flight.about.as_ref(), known));
-                        let known = known.cloned();
-                        if let Some(old) = &known {
-                            self.store.remove(old);
-                        }
-                        // Seen to go before the answer came: whoever waited for the answer looks again.
-                        if let Some(gone) = known.or(flight.about) {
-                            self.mark(&gone, None);
-                        }
+                    self.apply(now, &object);
+                } else {
+                    // It is remembered as gone, so that a late report does not bring it back.
+                    let known = self.store.get(&reference).filter(|known| is_about(flight.about.as_ref(), known));
+                    let known = known.cloned();
+                    if let Some(old) = &known {
+                        self.store.remove(old);
+                    }
+                    // Seen to go before the answer came: whoever waited for the answer looks again.
+                    if let Some(gone) = known.or(flight.about) {
+                        self.mark(&gone, None);
                     }
                 }
             }

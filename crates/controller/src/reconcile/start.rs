@@ -113,7 +113,8 @@ impl Controller {
         }
     }
 
-    /// Ends a stop that was begun - a batch Job is stopped in several steps - and only then does `next`.
+    /// Ends a stop that was begun - a batch Job is stopped in several steps - and only then does `next`. An elastic job may have run
+    /// as another slice, whose marks its pods still carry if somebody else suspended it.
     pub(super) fn settle_or(
         &mut self,
         now: Timestamp,
@@ -121,9 +122,9 @@ impl Controller {
         key: &Key,
         next: impl Fn(&mut Self, Timestamp, &JobView, &Key),
     ) {
-        if is_yet_to_stop(&view.object) {
-            self.stop_job(view, Some(key), "");
-        } else {
+        let may_be_another_slice = view.elastic && matches!(view.object, Object::Job(_));
+        let stops = may_be_another_slice || is_yet_to_stop(&view.object);
+        if !stops || self.stop_job(view, Some(key), "") {
             next(self, now, view, key);
         }
     }

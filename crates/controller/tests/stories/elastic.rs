@@ -472,6 +472,28 @@ fn a_grown_job_asks_for_capacity_and_runs_on_meanwhile() {
 }
 
 #[test]
+fn a_job_that_was_suspended_by_hand_while_it_grew_starts_as_its_new_slice() {
+    let mut world = provisioned(false);
+    let job = world.put(job("a", 2, true));
+    world.settle();
+    let first = requests(&world)[0].0.clone();
+    provide(&mut world, &first);
+    active(&mut world, &job, 2);
+    world.advance(1);
+    scale(&mut world, &job, 5);
+    world.settle();
+    let second = requests(&world).into_iter().find(|(r, _)| *r != first).unwrap().0;
+    world.edit(&job, |v| v["spec"]["suspend"] = true.into());
+    provide(&mut world, &second);
+    world.edit(&job, |v| v["status"]["active"] = 0.into());
+    world.settle();
+    assert_eq!(counts(&world, &job), [5], "what it ran as before is no reason not to start");
+    assert!(!suspended(&world, &job));
+    let pod = world.json(&job)["spec"]["template"]["metadata"]["annotations"].clone();
+    assert_eq!(pod["autoscaling.x-k8s.io/consume-provisioning-request"], json!(*second.name));
+}
+
+#[test]
 fn a_gate_is_put_in_only_where_a_job_is_elastic() {
     let mut world = one("6");
     let plain = world.put(job("plain", 1, false));

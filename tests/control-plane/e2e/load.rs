@@ -121,10 +121,10 @@ async fn measure(
         .await?;
     let spent = controller.cost()?;
     let api_spent = cost_of(apiserver)?;
-    tokio::time::sleep(Duration::from_secs(2)).await;
     observer.catch_up().await?;
+    events_are_told(cluster).await?;
 
-    let requests: Vec<Request> = cluster.requests()?.split_off(before);
+    let requests: Vec<Request> = cluster.requests()?.into_iter().skip(before).collect();
     let mut writes = writes_of(&requests, CONTROLLER);
     let events = writes.remove(&("create".to_owned(), "events".to_owned())).unwrap_or(0);
     let refused = requests.iter().filter(|r| r.user == CONTROLLER && r.is_write() && r.code >= 300);
@@ -144,6 +144,21 @@ async fn measure(
         apiserver: (api_spent.0 - api_before.0, api_spent.1),
         broken,
     })
+}
+
+/// Waits until the controller tells no Events any more: they come after everything else.
+async fn events_are_told(cluster: &Cluster) -> Result<()> {
+    let mut last = usize::MAX;
+    for _ in 0..30 {
+        let told = |r: &&Request| r.user == CONTROLLER && r.resource == "events";
+        let now = cluster.requests()?.iter().filter(told).count();
+        if now == last {
+            break;
+        }
+        last = now;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    Ok(())
 }
 
 /// From the first admission that was seen to the last.

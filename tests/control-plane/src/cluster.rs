@@ -315,7 +315,9 @@ fn apiserver(
         .flag("enable-admission-plugins", "ExtendedResourceToleration")
         .flag("allow-privileged", "true")
         .flag("audit-policy-file", &policy)
-        .flag("audit-log-path", audit_log);
+        .flag("audit-log-path", audit_log)
+        // In MiB: all that was asked for is in one file.
+        .flag("audit-log-maxsize", "10000");
     if options.load {
         spec = spec.flag("max-requests-inflight", "5000").flag("max-mutating-requests-inflight", "2500");
     }

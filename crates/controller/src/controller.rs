@@ -345,7 +345,10 @@ impl Controller {
         }
         let unknown = match error {
             WriteError::Unavailable { .. } => true,
-            WriteError::Conflict(reference) if flight.unanswered > 0 => {
+            // A refusal of this try says nothing about the one before.
+            WriteError::Conflict(reference) | WriteError::Invalid { object: reference, .. }
+                if flight.unanswered > 0 =>
+            {
                 let base = flight.written.as_ref().and_then(|(o, _)| o.metadata().resource_version.as_ref());
                 self.store.get(reference).is_some_and(|o| o.metadata().resource_version.as_ref() == base)
             }

@@ -20,11 +20,25 @@ pub(crate) async fn install(cluster: &Cluster) -> Result<()> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/suspend.yaml");
     let manifest = std::fs::read_to_string(&path).doing(path.display())?;
     cluster.kubectl.apply(&manifest).await?;
-    // The API server takes it up some time later, and says nothing then: it is asked with a job that is not made.
-    let last = Instant::now() + Duration::from_secs(30);
-    while !dry_run(cluster, &objects::job("asked", 1, "1", Some("q"))).await? {
-        ensure!(Instant::now() < last, "the policy is not in force after 30 s");
-        tokio::time::sleep(Duration::from_millis(100)).await;
+    // The API server takes it up some time later, and says nothing then: it is asked with jobs that are not made. A
+    // kind that was defined only now it does not know for some seconds more, and refuses its objects meanwhile.
+    let queue = Some("q");
+    let last = Instant::now() + Duration::from_mins(1);
+    for job in
+        [objects::job("asked", 1, "1", queue), objects::job_set("asked", 1, queue), objects::ray_job("asked", queue)]
+    {
+        loop {
+            match dry_run(cluster, &job).await {
+                Ok(true) => break,
+                Err(error) if !error.to_string().contains("ServiceUnavailable") => return Err(error),
+                _ => ensure!(
+                    Instant::now() < last,
+                    "the policy is not in force for a {} after 60 s",
+                    text(&job, "/kind")
+                ),
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Who makes room for whom, and what becomes of those who do.
 
 use slicegate_control_plane::api::{self, is_true, text};
-use slicegate_control_plane::{Result, ensure, ensure_eq, json};
+use slicegate_control_plane::{Result, Value, ensure, ensure_eq, json};
 
 use crate::scene::{CONFIGURATION, Scene, held, managers, queue, said};
 use crate::suite::{Suite, tests};
@@ -52,6 +52,9 @@ async fn a_higher_priority_preempts_in_its_queue(suite: &mut Suite) -> Result<()
     ensure_eq!(said(&evicted, "QuotaReserved"), quota, "what it waits for");
     let row = scene.row(&["workloads"], "job-low-").await?;
     ensure_eq!((&*row["RESERVED IN"], &*row["ADMITTED"]), ("", "False"), "the one that made room");
+    // Statuses of queues are written some time after what they count.
+    let counted = |q: &Value| q["status"]["pendingWorkloads"] == 1 && q["status"]["admittedWorkloads"] == 1;
+    scene.wait(api::CLUSTER_QUEUES, "team", "one waits, one admitted", counted).await?;
     let queue = scene.row(&["clusterqueues", "-o", "wide"], "team").await?;
     ensure_eq!(
         (&*queue["PENDING WORKLOADS"], queue.get("ADMITTED WORKLOADS").map(String::as_str)),

@@ -222,7 +222,9 @@ mod tests {
 
     #[test]
     fn nothing_of_a_kubeconfig_is_told() {
-        for text in ["users:\n- name: a\n  user: {token: secret\nclusters: []\n", "users: [{name: a, user: {token: [secret]}}]"] {
+        for text in
+            ["users:\n- name: a\n  user: {token: secret\nclusters: []\n", "users: [{name: a, user: {token: [secret]}}]"]
+        {
             let error = Kubeconfig::from_yaml(text).unwrap_err();
             assert!(error.to_string().contains("secret"), "{error}");
             let told = of_kubeconfig(&error, Path::new("k"));

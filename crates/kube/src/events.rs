@@ -50,13 +50,16 @@ struct Waiting {
 
 impl Waiting {
     /// Says once why Events may not be recorded.
-    fn complain(&mut self, refused: Option<String>) {
+    fn complain(&mut self, refused: Option<&str>) {
         // Others have other names in the text.
-        let kind = refused.as_ref().map(|why| why.split('"').step_by(2).collect());
-        if let Some(why) = &refused
+        let kind = refused.map(|why| why.split('"').step_by(2).collect());
+        if let Some(why) = refused
             && self.complained != kind
         {
-            tracing::warn!(error = why, "Events are not recorded; the role must have create on events of events.k8s.io");
+            tracing::warn!(
+                error = why,
+                "Events are not recorded; the role must have create on events of events.k8s.io"
+            );
         }
         if refused.is_some() {
             self.complained = kind;
@@ -96,7 +99,7 @@ impl Sink {
                             let refused = send(&client, event, timeout).await;
                             let mut waiting = inner.waiting();
                             waiting.sending -= 1;
-                            waiting.complain(refused);
+                            waiting.complain(refused.as_deref());
                         }
                         None => inner.more.notified().await,
                     }
@@ -230,7 +233,7 @@ mod tests {
         assert!(!is_not_allowed(&status(403, json!([{"reason": "NamespaceTerminating", "message": "", "field": ""}]))));
         let mut waiting = Waiting::default();
         for (why, told) in [(Some("User \"a\" cannot"), Some("User  cannot")), (None, Some("User  cannot"))] {
-            waiting.complain(why.map(str::to_owned));
+            waiting.complain(why);
             assert_eq!(waiting.complained.as_deref(), told);
         }
     }

@@ -78,7 +78,11 @@ impl Health {
     fn waits_for(&self) -> String {
         let unlisted = self.0.unlisted.lock().unwrap_or_else(PoisonError::into_inner);
         let names: Vec<&str> = unlisted.iter().flatten().map(|kind| kind.as_str()).collect();
-        if names.is_empty() { "nothing is known yet\n".to_owned() } else { format!("not listed yet: {}\n", names.join(", ")) }
+        if names.is_empty() {
+            "nothing is known yet\n".to_owned()
+        } else {
+            format!("not listed yet: {}\n", names.join(", "))
+        }
     }
 
     /// Whether this process acts.
@@ -108,9 +112,7 @@ impl Health {
         match asked.path.as_str() {
             path if *path == *self.0.liveness => Answer::text(StatusCode::OK, "ok\n"),
             path if *path == *self.0.readiness && self.is_synced() => Answer::text(StatusCode::OK, "ok\n"),
-            path if *path == *self.0.readiness => {
-                Answer::text(StatusCode::SERVICE_UNAVAILABLE, self.waits_for())
-            }
+            path if *path == *self.0.readiness => Answer::text(StatusCode::SERVICE_UNAVAILABLE, self.waits_for()),
             other => Answer::text(StatusCode::NOT_FOUND, format!("nothing is served at {other}\n")),
         }
     }

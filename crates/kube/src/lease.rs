@@ -219,7 +219,9 @@ fn complain(said: &mut Option<String>, why: String) {
 
 fn trouble(options: &LeaseOptions, error: &kube::Error) -> String {
     match code(error) {
-        404 if reason(error).starts_with("namespaces ") => format!("the namespace {} does not exist; create it", options.namespace),
+        404 if reason(error).starts_with("namespaces ") => {
+            format!("the namespace {} does not exist; create it", options.namespace)
+        }
         403 => format!("{}; the role must have get, create and update", reason(error)),
         _ => reason(error),
     }
@@ -377,7 +379,10 @@ mod tests {
         };
         assert_eq!(transitions, i64::from(i32::MAX));
         let body = lease(&a.options, &there, acquired, transitions);
-        assert_eq!(body["metadata"], json!({"name": "lease", "namespace": "ns", "resourceVersion": "7",
-            "labels": {"team": "a"}}));
+        assert_eq!(
+            body["metadata"],
+            json!({"name": "lease", "namespace": "ns", "resourceVersion": "7",
+            "labels": {"team": "a"}})
+        );
     }
 }

@@ -206,6 +206,10 @@ impl CertificateSecret {
                 Err(kube::Error::Api(status)) if status.code == 404 => {
                     return Err(self.error("write", &"the namespace does not exist; create it"));
                 }
+                // It is immutable, say.
+                Err(kube::Error::Api(status)) if status.code == 422 => {
+                    return Err(self.error("write", &format!("{}; delete it, so that it is made anew", status.message)));
+                }
                 Err(error) => return Err(self.error("write", &reason(&error))),
             }
         }

@@ -3,7 +3,7 @@
 use slicegate_api::ray::{GROUP, RayCluster};
 use slicegate_api::{ObjectMeta, kueue};
 
-use super::{Finished, Integration, JobContext, JobError, ray};
+use super::{Finished, Integration, JobContext, JobError, may_have_run, ray};
 use crate::podset::PodSetInfo;
 
 impl Integration for RayCluster {
@@ -39,6 +39,12 @@ impl Integration for RayCluster {
 
     fn is_active(&self) -> bool {
         ray::cluster_is_active(self)
+    }
+
+    /// KubeRay says so once the last pod is gone.
+    fn has_settled(&self) -> bool {
+        !may_have_run(&self.metadata, self.spec.managed_by.as_deref())
+            || self.status.state.as_deref() == Some("suspended")
     }
 
     fn pods_ready(&self) -> bool {

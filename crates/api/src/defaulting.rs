@@ -18,7 +18,7 @@ const MULTI_KUEUE: &str = "kueue.x-k8s.io/multikueue";
 /// The name of the LocalQueue and of the WorkloadPriorityClass of jobs that name none.
 pub const DEFAULT: &str = "default";
 /// What `managedBy` says if a kind's own controller manages it.
-const OWN_CONTROLLERS: [&str; 3] =
+pub const OWN_CONTROLLERS: [&str; 3] =
     ["kubernetes.io/job-controller", "jobset.sigs.k8s.io/jobset-controller", "ray.io/kuberay-operator"];
 
 /// Which jobs are managed, and what is filled in in them. The default is that of Kueue's manager, with every kind of job that is

@@ -26,7 +26,9 @@ pub(crate) fn needed(frameworks: &BTreeSet<Kind>, wanted: &BTreeSet<Kind>) -> BT
     let jobs = frameworks.iter().filter(|kind| jobs::KINDS.contains(kind));
     // The workers of a RayJob are counted in its cluster.
     let clusters = frameworks.contains(&Kind::RayJob).then_some(&Kind::RayCluster);
-    ALWAYS.iter().chain(jobs).chain(clusters).chain(wanted).copied().collect()
+    // A JobSet that was stopped starts again when its Jobs have stopped.
+    let parts = frameworks.contains(&Kind::JobSet).then_some(&Kind::Job);
+    ALWAYS.iter().chain(jobs).chain(clusters).chain(parts).chain(wanted).copied().collect()
 }
 
 /// Whether a kind is listed only when another has been: jobs after Workloads, so that no Workload is known before its job.
@@ -40,9 +42,12 @@ mod tests {
 
     #[test]
     fn jobs_are_watched_if_they_are_managed() {
+        let kinds = |kind| needed(&BTreeSet::from([kind]), &BTreeSet::new());
+        assert!(kinds(Kind::Job).contains(&Kind::Job) && !kinds(Kind::Job).contains(&Kind::JobSet));
+        assert!(kinds(Kind::JobSet).contains(&Kind::JobSet) && !kinds(Kind::JobSet).contains(&Kind::Pod));
+        assert!(kinds(Kind::JobSet).contains(&Kind::Job), "the Jobs of a JobSet");
+        assert!(kinds(Kind::RayJob).contains(&Kind::RayCluster), "the cluster of a RayJob");
         let frameworks = BTreeSet::from([Kind::JobSet]);
-        let kinds = needed(&frameworks, &BTreeSet::new());
-        assert!(kinds.contains(&Kind::JobSet) && !kinds.contains(&Kind::Job) && !kinds.contains(&Kind::Pod));
         assert!(needed(&frameworks, &BTreeSet::from([Kind::Pod])).contains(&Kind::Pod));
         assert_eq!(waits_for(Kind::JobSet), Some(Kind::Workload));
         assert_eq!(waits_for(Kind::Workload), None);

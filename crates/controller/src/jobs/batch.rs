@@ -3,7 +3,7 @@
 use slicegate_admission::Gates;
 use slicegate_api::{Job, ObjectMeta, PodTemplateSpec, kueue};
 
-use super::{Finished, Integration, JobContext, JobError, Stop, annotation, expect_infos};
+use super::{Finished, Integration, JobContext, JobError, Stop, annotation, expect_infos, may_have_run};
 use crate::keys;
 use crate::podset::{self, PodSetInfo};
 use crate::topology_request::{PodIndex, topology_request};
@@ -184,6 +184,11 @@ impl Integration for Job {
 
     fn is_active(&self) -> bool {
         self.status.as_ref().and_then(|s| s.active).unwrap_or(0) != 0
+    }
+
+    fn has_settled(&self) -> bool {
+        let managed_by = self.spec.as_ref().and_then(|s| s.managed_by.as_deref());
+        !may_have_run(&self.metadata, managed_by) || condition(self, "Suspended").is_some()
     }
 
     fn pods_ready(&self) -> bool {

@@ -4,7 +4,7 @@ use slicegate_admission::Gates;
 use slicegate_api::jobset::{GROUP, JobSet, ReplicatedJob};
 use slicegate_api::{ObjectMeta, kueue};
 
-use super::{Finished, Integration, JobContext, JobError, annotation, expect_infos};
+use super::{Finished, Integration, JobContext, JobError, annotation, expect_infos, may_have_run};
 use crate::keys;
 use crate::podset::{self, PodSetInfo};
 use crate::topology_request::{PodIndex, topology_request};
@@ -97,6 +97,12 @@ impl Integration for JobSet {
 
     fn is_active(&self) -> bool {
         self.status.replicated_jobs_status.iter().any(|s| s.active > 0)
+    }
+
+    /// Jobs that were made meanwhile are suspended then, too.
+    fn has_settled(&self) -> bool {
+        !may_have_run(&self.metadata, self.spec.managed_by.as_deref())
+            || self.status.conditions.iter().any(|c| c.type_ == "Suspended" && c.status == "True")
     }
 
     fn pods_ready(&self) -> bool {

@@ -9,6 +9,7 @@ pub(crate) mod rayjob;
 use std::sync::Arc;
 
 use slicegate_admission::Gates;
+use slicegate_api::defaulting::OWN_CONTROLLERS;
 use slicegate_api::{Object, ObjectMeta, kueue, ray::RayCluster};
 
 use crate::keys;
@@ -127,8 +128,13 @@ pub trait Integration {
         if self.restore(infos, context) || was_running { Stop::Changed } else { Stop::Done }
     }
 
-    /// Whether pods of it run or may be running.
+    /// Whether pods of it run or may be running, as far as it says so itself.
     fn is_active(&self) -> bool;
+
+    /// Whether its own controller has taken notice that it is suspended; what it began before, it has ended then.
+    fn has_settled(&self) -> bool {
+        true
+    }
 
     /// Whether all of its pods are ready or done.
     fn pods_ready(&self) -> bool;
@@ -177,6 +183,13 @@ pub(crate) fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a 
 /// The label of an object.
 pub(crate) fn label<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
     metadata.labels.as_ref()?.get(key).map(String::as_str)
+}
+
+/// Whether a job that is suspended may have run before, and its kind's own controller says when that is over: what it asks for was
+/// changed since it was made.
+pub(crate) fn may_have_run(metadata: &ObjectMeta, managed_by: Option<&str>) -> bool {
+    metadata.generation.is_some_and(|generation| generation > 1)
+        && managed_by.is_none_or(|by| OWN_CONTROLLERS.contains(&by))
 }
 
 /// The object as a job; `None` if its kind is none.

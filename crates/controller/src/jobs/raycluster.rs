@@ -3,7 +3,7 @@
 use slicegate_api::ray::{GROUP, RayCluster};
 use slicegate_api::{ObjectMeta, kueue};
 
-use super::{Finished, Integration, JobContext, JobError, ray};
+use super::{Finished, Integration, JobContext, JobError, may_have_run, ray};
 use crate::podset::PodSetInfo;
 
 impl Integration for RayCluster {
@@ -39,6 +39,14 @@ impl Integration for RayCluster {
 
     fn is_active(&self) -> bool {
         ray::cluster_is_active(self)
+    }
+
+    /// KubeRay says that it is suspended as soon as it sees no pod of it, and that it no longer suspends it when it knows of none.
+    fn has_settled(&self) -> bool {
+        let suspends =
+            || self.status.conditions.iter().any(|c| c.type_ == "RayClusterSuspending" && c.status == "True");
+        !may_have_run(&self.metadata, self.spec.managed_by.as_deref())
+            || self.status.state.as_deref() == Some("suspended") && !suspends()
     }
 
     fn pods_ready(&self) -> bool {

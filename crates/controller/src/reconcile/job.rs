@@ -230,7 +230,7 @@ impl Controller {
         if view.suspended {
             if workload.is_admitted() {
                 // Pods of an earlier start go before others come.
-                if !view.active {
+                if self.has_stopped(view) {
                     self.settle_or(now, view, key, Self::start_job);
                 }
                 return;

@@ -2,14 +2,14 @@
 
 use k8s_openapi::api::core::v1::PodSchedulingGate;
 use slicegate_admission::lifecycle::{self, At, FinishReason};
-use slicegate_api::{Object, kueue};
+use slicegate_api::{Object, ObjectRef, kueue};
 use slicegate_workload::{Key, Timestamp, Workload};
 
 use super::job::JobView;
 use crate::controller::{Controller, Then, event};
 use crate::io::{EventType, Operation, field_manager};
 use crate::jobs::rayjob::SUBMITTER;
-use crate::jobs::{JobError, Stop, annotation, as_job_mut};
+use crate::jobs::{Integration, JobError, Stop, annotation, as_job, as_job_mut};
 use crate::keys;
 use crate::podset::PodSetInfo;
 
@@ -85,6 +85,23 @@ impl Controller {
         step == Stop::Done
     }
 
+    /// Whether no pod of an earlier start of the job runs or will: it is suspended, whoever makes its pods has taken notice, and so
+    /// it is with the jobs that it is made of. If it were started before, these pods would run on as they were made.
+    pub(super) fn has_stopped(&self, view: &JobView) -> bool {
+        let settled = |object: &Object| as_job(object).is_none_or(Integration::has_settled);
+        let part_stopped = |part: &ObjectRef| {
+            self.store.get(part).is_none_or(|object| {
+                as_job(object).is_none_or(|job| {
+                    job.finished().is_some() || job.is_suspended() && !job.is_active() && job.has_settled()
+                })
+            })
+        };
+        view.suspended
+            && !view.active
+            && settled(&view.object)
+            && self.store.owned(view.object.uid()).iter().all(part_stopped)
+    }
+
     /// Starts the job of an admitted Workload.
     pub(super) fn start_job(&mut self, now: Timestamp, view: &JobView, key: &Key) {
         let Some(workload) = self.store.workload(key).cloned() else { return };
@@ -142,8 +159,8 @@ impl Controller {
         let gates = self.config.engine.gates;
         let at = At { now, generation: workload.generation };
         // Before, what it asks for is what was put into it.
-        let stopped = view.suspended && !view.active && is_as_it_was;
-        if stopped
+        if is_as_it_was
+            && self.has_stopped(view)
             && workload.has_quota_reservation()
             && let Some(plan) = self.plan(key)
         {

@@ -146,6 +146,8 @@ pub(super) struct World {
     pub(super) noisy: bool,
     /// The watches are late: nothing is reported, and the answers to writes of Workloads are lost.
     pub(super) deaf: bool,
+    /// The controllers of jobs are away: nobody takes notice that a job is suspended.
+    pub(super) away: bool,
 }
 
 impl World {
@@ -162,6 +164,7 @@ impl World {
             fault: Box::new(|_| None),
             noisy: false,
             deaf: false,
+            away: false,
         };
         world.put(json!({"kind": "Namespace", "metadata": {"name": "default"}}));
         world
@@ -259,6 +262,47 @@ impl World {
         }
     }
 
+    /// What the controllers of jobs do once they see that a job without pods is suspended, or no longer is: they say so. Returns
+    /// whether there was something to say.
+    pub(super) fn take_notice(&mut self) -> bool {
+        let kinds = [Kind::Job, Kind::JobSet, Kind::RayCluster];
+        let jobs: Vec<ObjectRef> = self.api.objects.keys().filter(|r| kinds.contains(&r.kind)).cloned().collect();
+        let mut noticed = false;
+        for reference in jobs {
+            let job = self.json(&reference);
+            let groups = job["status"]["replicatedJobsStatus"].as_array().cloned().unwrap_or_default();
+            let active = |status: &Value| status["active"].as_i64().unwrap_or(0) > 0;
+            let conditions = job["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            let is = |kind: &str| conditions.iter().any(|c| c["type"] == kind && c["status"] == "True");
+            if ["Complete", "Completed", "Failed"].into_iter().any(is)
+                || active(&job["status"])
+                || groups.iter().any(active)
+            {
+                continue;
+            }
+            let suspended = job["spec"]["suspend"] == true;
+            // Of one that never ran there is nothing to say.
+            if job["metadata"]["generation"] == 1 {
+                continue;
+            }
+            if reference.kind == Kind::RayCluster {
+                let told = job["status"]["state"] == "suspended";
+                if suspended != told {
+                    noticed = true;
+                    self.edit(&reference, |v| v["status"]["state"] = if suspended { "suspended" } else { "" }.into());
+                }
+            } else if suspended != is("Suspended") {
+                noticed = true;
+                let others = conditions.iter().filter(|c| c["type"] != "Suspended").cloned();
+                let told = json!({"type": "Suspended", "status": if suspended { "True" } else { "False" },
+                    "reason": "s", "message": "", "lastTransitionTime": convert::time_to_api(self.now.truncated())});
+                let all: Vec<Value> = others.chain([told]).collect();
+                self.edit(&reference, |v| v["status"]["conditions"] = all.into());
+            }
+        }
+        noticed
+    }
+
     /// Lets the controller work until it is content, and checks that it then stays so.
     #[track_caller]
     pub(super) fn settle(&mut self) {
@@ -267,7 +311,9 @@ impl World {
                 let again = self.controller.reconcile(self.now);
                 assert!(again.writes.is_empty(), "not content: {:?}", again.writes);
                 self.controller.engine().check().unwrap();
-                return;
+                if self.away || !self.take_notice() {
+                    return;
+                }
             }
         }
         panic!("it never comes to rest: {:?}", self.writes.iter().rev().take(4).collect::<Vec<_>>());

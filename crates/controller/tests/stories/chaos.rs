@@ -51,7 +51,7 @@ fn jobs(world: &World) -> Vec<ObjectRef> {
 
 fn is_finished(object: &Object) -> bool {
     let Object::Job(job) = object else { return true };
-    job.status.as_ref().is_some_and(|s| s.conditions.as_ref().is_some_and(|c| !c.is_empty()))
+    job.status.as_ref().is_some_and(|s| s.conditions.iter().flatten().any(|c| c.type_ == "Complete"))
 }
 
 /// What the Job controller does: pods come, pods go, some Jobs end.

@@ -34,3 +34,4 @@ mod prebuilt;
 mod ray;
 #[cfg(test)]
 mod restart;
+mod stopped;

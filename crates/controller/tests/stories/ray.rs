@@ -39,7 +39,7 @@ fn ray_job(name: &str, queue: bool, groups: &[Value]) -> Value {
             "rayClusterSpec": cluster_spec(groups)}})
 }
 
-fn cluster(name: &str, groups: &[Value]) -> Value {
+pub(super) fn cluster(name: &str, groups: &[Value]) -> Value {
     let mut spec = cluster_spec(groups);
     spec["suspend"] = true.into();
     json!({"kind": "RayCluster", "metadata": {"name": name, "labels": {"kueue.x-k8s.io/queue-name": "lq"}}, "spec": spec})

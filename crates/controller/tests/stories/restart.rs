@@ -54,11 +54,15 @@ fn runs(world: &World, job: &ObjectRef) -> bool {
     world.json(job)["spec"]["suspend"] == false
 }
 
+fn ended(world: &World, job: &ObjectRef) -> bool {
+    world.json(job)["status"]["conditions"].as_array().is_some_and(|all| all.iter().any(|c| c["type"] == "Complete"))
+}
+
 /// Every job runs, ends, and leaves nothing behind.
 fn all_end(world: &mut World, jobs: &[&ObjectRef]) {
     for _ in jobs {
         for job in jobs {
-            if world.json(job)["status"]["conditions"].is_null() && runs(world, job) {
+            if !ended(world, job) && runs(world, job) {
                 running(world, job, 1);
                 end(world, job);
             }

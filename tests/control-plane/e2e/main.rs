@@ -13,6 +13,7 @@ mod preemption;
 mod provisioning;
 mod queues;
 mod recordings;
+mod running;
 mod scene;
 mod suite;
 mod survival;
@@ -53,6 +54,7 @@ fn all() -> Vec<&'static Test> {
         harness::TESTS,
         policy::TESTS,
         controller::TESTS,
+        running::TESTS,
         survival::TESTS,
         tutorials::TESTS,
         preemption::TESTS,

@@ -14,6 +14,7 @@ mod provisioning;
 mod queues;
 mod recordings;
 mod scene;
+mod soak;
 mod suite;
 mod survival;
 mod tutorials;
@@ -60,6 +61,7 @@ fn all() -> Vec<&'static Test> {
         queues::TESTS,
         deletion::TESTS,
         life::TESTS,
+        soak::TESTS,
         load::TESTS,
     ];
     modules.into_iter().flatten().collect()

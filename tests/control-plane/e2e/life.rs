@@ -2,7 +2,7 @@
 
 use slicegate_control_plane::api::{self, is_true, name, text};
 use slicegate_control_plane::gke::Pool;
-use slicegate_control_plane::{Result, ensure, ensure_eq, json};
+use slicegate_control_plane::{Result, Value, ensure, ensure_eq, json};
 
 use crate::objects;
 use crate::scene::{CONFIGURATION, Scene, held, queue, said};
@@ -12,6 +12,7 @@ tests![
     a_workload_is_switched_off_and_on,
     pods_that_have_ended_give_quota_back,
     a_job_that_starts_by_itself_is_stopped,
+    pods_from_before_a_job_was_stopped_do_not_run_on,
     a_ray_cluster_is_a_job,
     a_job_runs_no_longer_than_it_may,
     a_job_starts_with_fewer_pods,
@@ -111,6 +112,36 @@ async fn a_job_that_starts_by_itself_is_stopped(suite: &mut Suite) -> Result<()>
     set.stopped().await?;
     set.pending("Misconfigured").await?;
     set.delete().await?;
+    scene.end().await
+}
+
+async fn pods_from_before_a_job_was_stopped_do_not_run_on(suite: &mut Suite) -> Result<()> {
+    let scene = Scene::set(suite, CONFIGURATION, Vec::new()).await?;
+    scene.apply(&queue("team", "64", "")).await?;
+    // All are made running, and all may: what their controllers make before they are stopped has no mark of the admission.
+    let template = |mut pod: Value| {
+        pod["metadata"] = json!({"annotations": {"e2e.slicegate.dev/run-time": "forever"}});
+        pod
+    };
+    let mut jobs = Vec::new();
+    for number in 0..6 {
+        let mut job = objects::job(&format!("job-{number}"), 2, "1", Some("team"));
+        job["spec"]["template"] = template(job["spec"]["template"].clone());
+        let mut set = objects::job_set(&format!("set-{number}"), 2, Some("team"));
+        set["metadata"]["annotations"] = json!({});
+        let spec = &mut set["spec"]["replicatedJobs"][0]["template"]["spec"];
+        spec["parallelism"] = 1.into();
+        spec["completions"] = 1.into();
+        spec["template"] = job["spec"]["template"].clone();
+        jobs.extend([job, set]);
+    }
+    scene.apply(&json!({"apiVersion": "v1", "kind": "List", "items": jobs}).to_string()).await?;
+    for job in &jobs {
+        scene.run_of(job)?.runs_as_admitted(2).await?;
+    }
+    for job in &jobs {
+        scene.run_of(job)?.complete().await?;
+    }
     scene.end().await
 }
 

@@ -16,7 +16,7 @@ use crate::suite::{Suite, tests};
 tests![a_policy_suspends_jobs_as_they_come,];
 
 /// Installs the policy and waits until it is in force. [`remove`] it at the end: clusters are shared.
-pub(crate) async fn install(cluster: &Cluster) -> Result<()> {
+async fn install(cluster: &Cluster) -> Result<()> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/suspend.yaml");
     let manifest = std::fs::read_to_string(&path).doing(path.display())?;
     cluster.kubectl.apply(&manifest).await?;
@@ -44,7 +44,7 @@ pub(crate) async fn install(cluster: &Cluster) -> Result<()> {
 }
 
 /// Removes the policy, and waits until it is no longer in force.
-pub(crate) async fn remove(cluster: &Cluster) -> Result<()> {
+async fn remove(cluster: &Cluster) -> Result<()> {
     let kinds = "mutatingadmissionpolicies,mutatingadmissionpolicybindings";
     cluster.kubectl.run(&["delete", kinds, "slicegate-suspend", "--ignore-not-found"]).await?;
     let last = Instant::now() + Duration::from_secs(30);

@@ -80,6 +80,13 @@ impl<'a> Scene<'a> {
 
     /// Creates a job and says how to follow it.
     pub(crate) async fn submit(&self, job: &Value) -> Result<Run<'_>> {
+        let run = self.run_of(job)?;
+        self.cluster.kubectl.run_with(&["create", "-f", "-"], &job.to_string()).await?;
+        Ok(run)
+    }
+
+    /// How to follow a job that was or will be created.
+    pub(crate) fn run_of(&self, job: &Value) -> Result<Run<'_>> {
         let kind = match text(job, "/kind") {
             "Job" => api::JOBS,
             "JobSet" => api::JOB_SETS,
@@ -87,7 +94,6 @@ impl<'a> Scene<'a> {
             "RayCluster" => api::RAY_CLUSTERS,
             other => return Err(Error::new(format!("{other} is no kind of job"))),
         };
-        self.cluster.kubectl.run_with(&["create", "-f", "-"], &job.to_string()).await?;
         let namespace = text(job, "/metadata/namespace").to_owned();
         Ok(Run { scene: self, kind, namespace, name: name(job).to_owned() })
     }
@@ -316,6 +322,17 @@ impl Run<'_> {
         };
         let wait = self.wait(api::PODS).labels(&format!("{key}={value}"));
         Ok(wait.until(&format!("{pods} running"), running).await?.into_values().collect())
+    }
+
+    /// Waits until exactly so many pods are there, all running and made as the admission says.
+    pub(crate) async fn runs_as_admitted(&self, pods: usize) -> Result<()> {
+        let (key, value) = self.pods_label();
+        let as_admitted = |p: &Value| {
+            text(p, "/status/phase") == "Running" && !text(p, "/metadata/labels/kueue.x-k8s.io~1podset").is_empty()
+        };
+        let all = |seen: &Objects| seen.len() == pods && seen.values().all(as_admitted);
+        let wait = self.wait(api::PODS).labels(&format!("{key}={value}"));
+        wait.until(&format!("{pods} running as admitted"), all).await.map(drop)
     }
 
     /// Waits until no pod runs or will.

@@ -14,7 +14,6 @@ use slicegate_control_plane::wait::{Objects, Wait};
 use slicegate_control_plane::{Context as _, Error, Result, Value, ensure, ensure_eq};
 
 use crate::likeness::{differences, timeless};
-use crate::policy;
 use crate::recordings::Recording;
 use crate::suite::{Suite, tests};
 
@@ -94,13 +93,10 @@ struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    async fn set(suite: &'a mut Suite, policy: bool, settings: Settings, pools: Vec<Pool>) -> Result<Self> {
+    async fn set(suite: &'a mut Suite, settings: Settings, pools: Vec<Pool>) -> Result<Self> {
         let folder = suite.test_folder();
         let cluster = suite.shared().await?;
         slicegate::install(cluster).await?;
-        if policy {
-            policy::install(cluster).await?;
-        }
         let gke = Gke::start(cluster, settings).await?;
         gke.add_pools(pools).await?;
         let observer = Observer::start(cluster).await?;
@@ -110,12 +106,11 @@ impl<'a> Stage<'a> {
         Ok(Self { cluster, gke, observer, _controller: controller })
     }
 
-    /// The three slices of the multislice tutorial. Pods run until the test ends them. With the policy, jobs are suspended as they
-    /// are created; without, when the controller sees them.
-    async fn multislice(suite: &'a mut Suite, policy: bool) -> Result<Self> {
+    /// The three slices of the multislice tutorial. Pods run until the test ends them.
+    async fn multislice(suite: &'a mut Suite) -> Result<Self> {
         let slice = |name: &str| Pool::tpu(name, "ct5lp-hightpu-4t", "2x4");
         let pools = vec![slice("nodepool1")?, slice("nodepool2")?, slice("nodepool3")?];
-        Self::set(suite, policy, Settings { run_time: None, ..Settings::default() }, pools).await
+        Self::set(suite, Settings { run_time: None, ..Settings::default() }, pools).await
     }
 
     /// Waits until so many pods of a JobSet run.
@@ -233,7 +228,6 @@ impl<'a> Stage<'a> {
         if result.is_err() {
             self.observer.write(&folder.join("observed.jsonl"))?;
         }
-        policy::remove(self.cluster).await?;
         result
     }
 }
@@ -241,7 +235,7 @@ impl<'a> Stage<'a> {
 async fn the_multislice_tutorial_with_the_largest_first(suite: &mut Suite) -> Result<()> {
     let Some(files) = Files::find(suite) else { return Ok(()) };
     let folder = suite.test_folder();
-    let stage = Stage::multislice(suite, true).await?;
+    let stage = Stage::multislice(suite).await?;
     let result = largest_first(&stage, &files).await;
     stage.end(folder, result).await
 }
@@ -299,7 +293,7 @@ async fn largest_first(stage: &Stage<'_>, files: &Files) -> Result<()> {
 async fn the_multislice_tutorial_in_the_order_of_its_file(suite: &mut Suite) -> Result<()> {
     let Some(files) = Files::find(suite) else { return Ok(()) };
     let folder = suite.test_folder();
-    let stage = Stage::multislice(suite, false).await?;
+    let stage = Stage::multislice(suite).await?;
     let result = order_of_the_file(&stage, &files).await;
     stage.end(folder, result).await
 }
@@ -339,7 +333,7 @@ async fn order_of_the_file(stage: &Stage<'_>, files: &Files) -> Result<()> {
 async fn the_multislice_tutorial_with_preemption(suite: &mut Suite) -> Result<()> {
     let Some(files) = Files::find(suite) else { return Ok(()) };
     let folder = suite.test_folder();
-    let stage = Stage::multislice(suite, true).await?;
+    let stage = Stage::multislice(suite).await?;
     let result = preemption(&stage, &files).await;
     stage.end(folder, result).await
 }
@@ -379,7 +373,7 @@ async fn the_dws_tutorial(suite: &mut Suite) -> Result<()> {
         Pool::tpu("tpu-v6e-dws", "ct6e-standard-4t", "4x4")?.queued(),
     ];
     let settings = Settings { idle_time: Duration::from_secs(5), ..Settings::default() };
-    let stage = Stage::set(suite, true, settings, pools).await?;
+    let stage = Stage::set(suite, settings, pools).await?;
     let result = dws(&stage, &files).await;
     stage.end(folder, result).await
 }

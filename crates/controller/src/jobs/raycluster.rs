@@ -41,10 +41,12 @@ impl Integration for RayCluster {
         ray::cluster_is_active(self)
     }
 
-    /// KubeRay says so once the last pod is gone.
+    /// KubeRay says that it is suspended as soon as it sees no pod of it, and that it no longer suspends it when it knows of none.
     fn has_settled(&self) -> bool {
+        let suspends =
+            || self.status.conditions.iter().any(|c| c.type_ == "RayClusterSuspending" && c.status == "True");
         !may_have_run(&self.metadata, self.spec.managed_by.as_deref())
-            || self.status.state.as_deref() == Some("suspended")
+            || self.status.state.as_deref() == Some("suspended") && !suspends()
     }
 
     fn pods_ready(&self) -> bool {

@@ -168,3 +168,24 @@ fn a_job_of_a_jobset_that_is_done_is_not_waited_for() {
     tell(&mut world, &all, "True");
     assert!(!is_suspended(&world, &all));
 }
+
+#[test]
+fn a_ray_cluster_whose_pods_are_being_deleted_is_not_started() {
+    let mut world = cpus("9", &json!({}));
+    world.away = true;
+    let mut ray = cluster("a", &[]);
+    ray["spec"]["suspend"] = false.into();
+    let ray = world.put(ray);
+    world.settle();
+    let mut kuberay = |suspending: &str, started: bool| {
+        world.edit(&ray, |v| {
+            v["status"]["state"] = "suspended".into();
+            v["status"]["conditions"] = json!([{"type": "RayClusterSuspending", "status": suspending, "reason": "s",
+                "message": "", "lastTransitionTime": "2026-01-01T00:00:01Z"}]);
+        });
+        world.settle();
+        assert_eq!(is_suspended(&world, &ray), !started, "suspending: {suspending}");
+    };
+    kuberay("True", false);
+    kuberay("False", true);
+}

@@ -56,6 +56,30 @@ pub(super) fn active(object: &Object) -> i32 {
     }
 }
 
+/// Whether its controller says that the job is suspended.
+fn is_told_suspended(object: &Object) -> bool {
+    match object {
+        Object::Job(j) => {
+            let conditions = j.status.as_ref().and_then(|s| s.conditions.as_ref());
+            conditions.is_some_and(|c| c.iter().any(|c| c.type_ == "Suspended" && c.status == "True"))
+        }
+        Object::JobSet(j) => rules::is_true(&j.status.conditions, "Suspended"),
+        _ => true,
+    }
+}
+
+/// Whether a job may have run and is suspended, and its controller has not taken notice of that.
+pub(super) fn is_unnoticed(object: &Object) -> bool {
+    let changed = object.metadata().generation.is_some_and(|g| g > 1);
+    is_suspended(object) && changed && !is_told_suspended(object)
+}
+
+/// Whether there is something to do for the controller of a job: pods to make or to stop, or to say so.
+pub(super) fn is_due(object: &Object) -> bool {
+    let (suspended, active) = (is_suspended(object), active(object) > 0);
+    suspended == active || is_unnoticed(object) || !suspended && is_told_suspended(object)
+}
+
 /// All jobs, finished or not.
 pub(super) fn jobs(server: &Server) -> Vec<Object> {
     JOBS.iter().flat_map(|kind| server.all(*kind)).collect()
@@ -88,13 +112,25 @@ fn edit_jobset(server: &mut Server, jobset: &Arc<JobSet>, edit: impl FnOnce(&mut
     server.put(new.into());
 }
 
-/// Pods come once a job may run, and go once it may not.
+/// Pods come once a job may run, and go once it may not; its controller says so.
 pub(super) fn pods(server: &mut Server, object: &Object) {
     let suspended = is_suspended(object);
+    let tells = suspended || is_told_suspended(object);
+    let told = condition(server, "Suspended", if suspended { "True" } else { "False" }, "Suspended");
     match object {
         Object::Job(job) => {
             let now = api_time(server.now);
             edit_job(server, job, |job| {
+                if tells {
+                    let all = job.status.get_or_insert_default().conditions.get_or_insert_default();
+                    all.retain(|c| c.type_ != "Suspended");
+                    all.push(k8s_openapi::api::batch::v1::JobCondition {
+                        type_: told.type_,
+                        status: told.status,
+                        last_transition_time: Some(now.clone()),
+                        ..Default::default()
+                    });
+                }
                 let wanted = job.spec.as_ref().and_then(|s| s.parallelism).unwrap_or(1);
                 let status = job.status.get_or_insert_default();
                 if suspended {
@@ -108,15 +144,22 @@ pub(super) fn pods(server: &mut Server, object: &Object) {
                 }
             });
         }
-        Object::JobSet(jobset) => edit_jobset(server, jobset, |status, replicas| {
-            if suspended {
-                status.active = 0;
-                status.ready = 0;
-                status.succeeded = 0;
-            } else {
-                status.active = (replicas - status.succeeded).max(0);
+        Object::JobSet(jobset) => {
+            let mut new = (**jobset).clone();
+            if tells {
+                new.status.conditions.retain(|c| c.type_ != "Suspended");
+                new.status.conditions.push(told);
             }
-        }),
+            edit_jobset(server, &Arc::new(new), |status, replicas| {
+                if suspended {
+                    status.active = 0;
+                    status.ready = 0;
+                    status.succeeded = 0;
+                } else {
+                    status.active = (replicas - status.succeeded).max(0);
+                }
+            });
+        }
         _ => {}
     }
 }
@@ -197,7 +240,7 @@ pub(super) fn job_step(server: &mut Server, what: super::step::Action, which: u1
     use super::step::Action;
     let open = open_jobs(server);
     let fits = |job: &&Object| match what {
-        Action::Pods => is_suspended(job) != (active(job) == 0) || (how.is_multiple_of(8) && !is_suspended(job)),
+        Action::Pods => is_due(job) || (how.is_multiple_of(8) && !is_suspended(job)),
         _ => !is_suspended(job) && active(job) > 0,
     };
     let fitting: Vec<Object> = open.iter().filter(fits).cloned().collect();
@@ -575,8 +618,7 @@ pub(super) fn restore(server: &mut Server, objects: &[Object]) -> bool {
 pub(super) fn wish_well(server: &mut Server) -> Option<String> {
     for job in open_jobs(server) {
         let suspended = is_suspended(&job);
-        let gone = suspended && active(&job) > 0;
-        if gone || !suspended && active(&job) == 0 {
+        if is_due(&job) {
             pods(server, &job);
             return Some(format!("pods of {}", job.reference()));
         }

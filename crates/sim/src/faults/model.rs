@@ -402,11 +402,10 @@ impl State {
             return all;
         }
         for (place, job) in actors::jobs(server).iter().enumerate().filter(|(_, j)| !actors::job_is_finished(j)) {
-            let (suspended, active) = (actors::is_suspended(job), actors::active(job) > 0);
-            if suspended == active {
+            if actors::is_due(job) {
                 all.push(Move::Pods(place));
             }
-            if active {
+            if actors::active(job) > 0 {
                 all.push(Move::End(place));
             }
         }

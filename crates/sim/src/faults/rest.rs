@@ -165,7 +165,8 @@ impl Run {
             return Err(format!("{reference} has {} workloads, {} admitted", workloads.len(), admitted.len()));
         }
         let runs = !actors::is_suspended(job);
-        if runs == admitted.is_empty() {
+        // Before whoever makes its pods took notice that it is suspended, it is not started.
+        if runs == admitted.is_empty() && !actors::is_unnoticed(job) {
             return Err(format!("{reference} runs: {runs}, and {} of its workloads are admitted", admitted.len()));
         }
         let selector = match job {

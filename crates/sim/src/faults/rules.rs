@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use slicegate_api::{Condition, Kind, Object, kueue};
 
+use super::actors;
 use super::server::{Capacity, Server};
 use super::setup::RESOURCE;
 
@@ -62,6 +63,9 @@ pub(super) fn workload(workload: &kueue::Workload) -> Result<(), String> {
 /// What is forbidden to happen to an object.
 pub(super) fn transition(before: &Object, after: &Object) -> Result<(), String> {
     let reference = after.reference();
+    if actors::is_unnoticed(before) && !actors::is_suspended(after) {
+        return Err(format!("{reference} is started before its controller took notice that it was suspended"));
+    }
     match (before, after) {
         (Object::Workload(old), Object::Workload(new)) => {
             if is_finished(old) && !is_finished(new) {

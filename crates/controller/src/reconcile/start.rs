@@ -8,6 +8,7 @@ use slicegate_workload::{Key, Timestamp, Workload};
 use super::job::JobView;
 use crate::controller::{Controller, Then, event};
 use crate::io::{EventType, Operation, field_manager};
+use crate::jobs::batch::ending_since;
 use crate::jobs::rayjob::SUBMITTER;
 use crate::jobs::{Integration, JobError, Stop, annotation, as_job, as_job_mut};
 use crate::keys;
@@ -187,7 +188,8 @@ impl Controller {
 /// Whether a suspended job is still as it was started: a batch Job is stopped in several steps, and its pods are made as they
 /// were in the last one.
 pub(super) fn is_yet_to_stop(object: &Object) -> bool {
-    let started = matches!(object, Object::Job(job) if job.status.as_ref().is_some_and(|s| s.start_time.is_some()));
+    let started = matches!(object, Object::Job(job)
+        if job.status.as_ref().is_some_and(|s| s.start_time.is_some()) || ending_since(job).is_some());
     started || is_stopping(object)
 }
 

@@ -359,7 +359,10 @@ async fn whatever_happens_at_random_every_job_ends_and_nothing_moves_any_more(su
     for queue in ["a", "b"] {
         Wait::new(&cluster.client, api::CLUSTER_QUEUES, "").one(queue, "empty", told).await?;
     }
-    observer.must_be_clean().await?;
+    if let Err(error) = observer.must_be_clean().await {
+        observer.write(&folder.join("observed.jsonl"))?;
+        return Err(error);
+    }
     // At rest nothing is written.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let before = cluster.requests()?.len();

@@ -114,7 +114,7 @@ fn a_job_whose_last_pods_end_while_it_is_stopped_may_end() {
         }
         // Its controller counts pods as long as it cannot say that the job has ended.
         world.edit(&low, |v| {
-            v["status"]["conditions"] = json!([condition("Suspended"), condition("SuccessCriteriaMet")])
+            v["status"]["conditions"] = json!([condition("Suspended"), condition("SuccessCriteriaMet")]);
         });
         world.settle();
         assert!(world.json(&low)["status"]["startTime"].is_string(), "the API server demands it of a job that ends");

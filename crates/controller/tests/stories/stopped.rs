@@ -162,7 +162,7 @@ fn a_job_of_a_jobset_that_is_done_is_not_waited_for() {
     let all = world.put(jobset("a", 1, None));
     let child = part(&mut world, &all, "a-0");
     world.edit(&child, |v| {
-        v["status"]["conditions"] = json!([{"type": "Complete", "status": "True", "message": "done"}])
+        v["status"]["conditions"] = json!([{"type": "Complete", "status": "True", "message": "done"}]);
     });
     world.settle();
     tell(&mut world, &all, "True");

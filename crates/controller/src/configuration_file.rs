@@ -26,7 +26,7 @@ fn error(path: impl Into<String>, why: impl Into<String>) -> ConfigurationError 
 }
 
 /// Feature gates of Kueue's that change nothing here: what they are about is left out, or done in one way whatever they say.
-const WITHOUT_EFFECT: [&str; 38] = [
+const WITHOUT_EFFECT: [&str; 37] = [
     "CustomMetricLabels",
     "DeferRayServiceFinalizationForRedisCleanup",
     "FailureRecoveryPolicy",
@@ -37,7 +37,6 @@ const WITHOUT_EFFECT: [&str; 38] = [
     "KueueDRAIntegrationPartitionableDevices",
     "KueueDRARejectWorkloadsWhenDRADisabled",
     "LWSImmutableGroupSize",
-    "LocalQueueMetrics",
     "ManagedJobsNamespaceSelectorAlwaysRespected",
     "MetricForWorkloadCreationLatency",
     "MetricsForCohorts",
@@ -270,7 +269,10 @@ pub fn from_file(file: &file::Configuration) -> Result<FromFile, Vec<Configurati
 pub fn feature_gates() -> impl Iterator<Item = &'static str> {
     let others = ["ShortWorkloadNames", "AssignQueueLabelsForPods", "CleanupProvisioningRequestsOnEviction"];
     let others = others.into_iter().chain(["FinishOrphanedWorkloads", DISABLE_WAIT_FOR_PODS_READY]);
-    let others = others.chain(["WorkloadPriorityClassDefaulting"]).chain(WITHOUT_EFFECT).chain(OF_VALIDATION);
+    let others = others
+        .chain(["WorkloadPriorityClassDefaulting", LOCAL_QUEUE_METRICS])
+        .chain(WITHOUT_EFFECT)
+        .chain(OF_VALIDATION);
     others.chain(slicegate_admission::Gates::NAMES)
 }
 
@@ -294,11 +296,13 @@ pub fn set_feature_gates(
 
 /// The gate that switches a whole section off.
 const DISABLE_WAIT_FOR_PODS_READY: &str = "DisableWaitForPodsReady";
+/// The gate that switches the metrics of LocalQueues off.
+const LOCAL_QUEUE_METRICS: &str = "LocalQueueMetrics";
 
 fn gate(reading: &mut Reading, configuration: &mut Configuration, name: &str, on: bool) {
     match name {
-        // It is looked at with its section.
-        DISABLE_WAIT_FOR_PODS_READY => {}
+        // They are looked at with their sections.
+        DISABLE_WAIT_FOR_PODS_READY | LOCAL_QUEUE_METRICS => {}
         "WorkloadPriorityClassDefaulting" => configuration.priority_class_defaulting = on,
         "ShortWorkloadNames" => configuration.short_workload_names = on,
         "AssignQueueLabelsForPods" => configuration.assign_queue_labels_for_pods = on,

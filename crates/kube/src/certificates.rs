@@ -1,7 +1,9 @@
 //! Certificates for the webhook, of an authority made for the purpose, and telling the API server about it.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,14 +11,17 @@ use http::Method;
 use kube::Client;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use serde_json::{Value, json};
 use slicegate_api::crd::{ConversionWebhook, WebhookClient};
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::client::WebPkiServerVerifier;
+use tokio_rustls::rustls::client::danger::ServerCertVerifier as _;
+use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
 use crate::call::{self, Call};
 use crate::connect::reason;
+use crate::lease::now_micros;
 
 /// A certificate, its key, and the authority that vouches for it, all as PEM.
 #[derive(Clone, PartialEq, Eq)]
@@ -81,13 +86,43 @@ impl Certificates {
     /// Those in a folder: `tls.crt`, `tls.key`, and `ca.crt` if there is one.
     ///
     /// # Errors
-    /// If the first two cannot be read.
-    pub fn from_folder(folder: &std::path::Path) -> Result<Self, CertificateError> {
+    /// If they cannot be read, or cannot be used.
+    pub fn from_folder(folder: &Path) -> Result<Self, CertificateError> {
         let read = |name: &str| {
             let path = folder.join(name);
             std::fs::read_to_string(&path).map_err(|error| CertificateError::File { path, error })
         };
-        Ok(Self { authority: read("ca.crt").unwrap_or_default(), certificate: read("tls.crt")?, key: read("tls.key")? })
+        let authority = match read("ca.crt") {
+            Err(CertificateError::File { error, .. }) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            other => other?,
+        };
+        let found = Self { authority, certificate: read("tls.crt")?, key: read("tls.key")? };
+        found.acceptor()?;
+        Ok(found)
+    }
+
+    /// Whether the authority vouches for the certificate under all these names, at this time and for a month.
+    fn vouched_for(&self, names: &[String], since_1970: Duration) -> bool {
+        let verified = || -> Option<()> {
+            let mut roots = RootCertStore::empty();
+            for authority in CertificateDer::pem_slice_iter(self.authority.as_bytes()) {
+                roots.add(authority.ok()?).ok()?;
+            }
+            let chain: Vec<CertificateDer<'_>> =
+                CertificateDer::pem_slice_iter(self.certificate.as_bytes()).collect::<Result<_, _>>().ok()?;
+            let (own, others) = chain.split_first()?;
+            let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
+            let verifier = WebPkiServerVerifier::builder_with_provider(roots.into(), provider).build().ok()?;
+            for name in names {
+                let name = ServerName::try_from(name.as_str()).ok()?;
+                for time in [since_1970, since_1970.saturating_add(RENEW_BEFORE)] {
+                    let time = UnixTime::since_unix_epoch(time);
+                    verifier.verify_server_cert(own, others, &name, &[], time).ok()?;
+                }
+            }
+            Some(())
+        };
+        verified().is_some()
     }
 
     /// What a server needs to speak TLS with them.
@@ -109,6 +144,10 @@ impl Certificates {
 
 /// On the Secret with the webhook's certificate: the names that it is for.
 const NAMES: &str = "slicegate.dev/certificate-names";
+/// How many names a certificate has at most.
+const MOST_NAMES: usize = 16;
+/// How long before it ends a certificate is of no use any more.
+const RENEW_BEFORE: Duration = Duration::from_hours(30 * 24);
 
 /// The Secret in which all that run keep the certificate of the webhook.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -126,12 +165,21 @@ impl CertificateSecret {
         format!("/api/v1/namespaces/{}/secrets/{}", self.namespace, self.name)
     }
 
-    fn names(&self) -> String {
-        self.names.join(",")
+    /// The names that a new certificate is for: those that are needed, and those that others needed, so that several that are
+    /// reached under different names agree on one.
+    fn names(&self, there: Option<&Value>) -> Vec<String> {
+        let said = there.and_then(|secret| secret["metadata"]["annotations"][NAMES].as_str()).unwrap_or_default();
+        let mut names = self.names.clone();
+        for name in said.split(',').filter(|name| ServerName::try_from(*name).is_ok()) {
+            if names.len() < MOST_NAMES && !names.iter().any(|known| known == name) {
+                names.push(name.to_owned());
+            }
+        }
+        names
     }
 
-    /// The certificates in it. Where there are none, or none for these names, they are made: of several that do so at once one
-    /// is the first, and the others take what it made.
+    /// The certificates in it. Where there are none, or none for these names, or they do not go together or end soon, they are
+    /// made: of several that do so at once one is the first, and the others take what it made.
     ///
     /// # Errors
     /// If the Secret cannot be read or written.
@@ -146,13 +194,21 @@ impl CertificateSecret {
             if let Some(certificates) = there.as_ref().and_then(|secret| self.usable(secret)) {
                 return Ok(certificates);
             }
-            let new = Certificates::new(&self.names)?;
-            match send(client, self.write(there.as_ref(), &new)).await {
-                Ok(_) => return Ok(new),
+            let names = self.names(there.as_ref());
+            let new = Certificates::new(&names)?;
+            match send(client, self.write(there.as_ref(), &new, &names)).await {
+                Ok(_) => {
+                    tracing::info!(secret = self.name, names = names.join(","), "made a certificate for the webhook");
+                    return Ok(new);
+                }
                 // Somebody was faster.
                 Err(kube::Error::Api(status)) if status.code == 409 => {}
                 Err(kube::Error::Api(status)) if status.code == 404 => {
                     return Err(self.error("write", &"the namespace does not exist; create it"));
+                }
+                // It is immutable, say.
+                Err(kube::Error::Api(status)) if status.code == 422 => {
+                    return Err(self.error("write", &format!("{}; delete it, so that it is made anew", status.message)));
                 }
                 Err(error) => return Err(self.error("write", &reason(&error))),
             }
@@ -166,22 +222,20 @@ impl CertificateSecret {
     }
 
     fn usable(&self, secret: &Value) -> Option<Certificates> {
-        if secret["metadata"]["annotations"][NAMES] != self.names() {
-            return None;
-        }
         let text = |key: &str| {
             let bytes = STANDARD.decode(secret["data"][key].as_str()?).ok()?;
             String::from_utf8(bytes).ok()
         };
         let found = Certificates { authority: text("ca.crt")?, certificate: text("tls.crt")?, key: text("tls.key")? };
-        found.acceptor().is_ok().then_some(found)
+        let since_1970 = Duration::from_micros(u64::try_from(now_micros()).unwrap_or(0));
+        (found.acceptor().is_ok() && found.vouched_for(&self.names, since_1970)).then_some(found)
     }
 
-    fn write(&self, there: Option<&Value>, new: &Certificates) -> Call {
+    fn write(&self, there: Option<&Value>, new: &Certificates, names: &[String]) -> Call {
         let mut secret = json!({
             "apiVersion": "v1",
             "kind": "Secret",
-            "metadata": {"name": self.name, "namespace": self.namespace, "annotations": {NAMES: self.names()}},
+            "metadata": {"name": self.name, "namespace": self.namespace, "annotations": {NAMES: names.join(",")}},
             "data": {
                 "ca.crt": STANDARD.encode(&new.authority),
                 "tls.crt": STANDARD.encode(&new.certificate),
@@ -344,15 +398,45 @@ mod tests {
         };
         let secret = of(&["a", "b"]);
         let new = Certificates::new(&secret.names).unwrap();
-        let made = secret.write(None, &new);
+        let made = secret.write(None, &new, &secret.names);
         assert_eq!(made.path, "/api/v1/namespaces/kueue-system/secrets?fieldManager=kueue");
         assert!(secret.usable(&made.body).is_some_and(|found| found == new));
         assert!(of(&["a", "c"]).usable(&made.body).is_none());
         // One that a chart made, with nothing in it.
         let empty = json!({"metadata": {"name": "cert", "resourceVersion": "7"}});
         assert!(secret.usable(&empty).is_none());
-        let filled = secret.write(Some(&empty), &new);
+        let filled = secret.write(Some(&empty), &new, &secret.names);
         assert_eq!((filled.method, &filled.body["metadata"]["resourceVersion"]), (Method::PATCH, &json!("7")));
+        // One that was spoilt: another authority, another key, no text at all.
+        let other = Certificates::new(&secret.names).unwrap();
+        for (key, value) in [
+            ("ca.crt", STANDARD.encode(&other.authority)),
+            ("ca.crt", STANDARD.encode("no PEM")),
+            ("ca.crt", String::new()),
+            ("tls.key", STANDARD.encode(&other.key)),
+            ("tls.crt", "?".to_owned()),
+            ("tls.crt", STANDARD.encode([0xff, 0xfe])),
+        ] {
+            let mut spoilt = made.body.clone();
+            spoilt["data"][key] = value.clone().into();
+            assert!(secret.usable(&spoilt).is_none(), "{key} {value}");
+        }
+        // Two that are reached under different names agree on one for both.
+        let second = of(&["a", "c"]);
+        let names = second.names(Some(&made.body));
+        assert_eq!(names, ["a", "c", "b"]);
+        let both = second.write(Some(&made.body), &Certificates::new(&names).unwrap(), &names);
+        assert!(second.usable(&both.body).is_some() && secret.usable(&both.body).is_some());
+        assert_eq!(secret.names(Some(&json!({"metadata": {"annotations": {NAMES: "a,,b c,b"}}}))), ["a", "b"]);
+    }
+
+    #[test]
+    fn a_certificate_that_ends_soon_is_of_no_use() {
+        let names = ["a".to_owned(), "::1".to_owned()];
+        let new = Certificates::new(&names).unwrap();
+        assert!(new.vouched_for(&names, Duration::from_hours(24 * 365 * 56)));
+        assert!(!new.vouched_for(&names, Duration::from_hours(24 * 365 * 2_200)), "it is over by then");
+        assert!(!new.vouched_for(&["b".to_owned()], Duration::from_hours(24 * 365 * 56)));
     }
 
     #[test]

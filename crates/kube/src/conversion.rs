@@ -1,19 +1,47 @@
 //! The webhook that converts Kueue's objects between v1beta1 and v1beta2.
 
+use std::sync::Arc;
+
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use slicegate_api::crd::ConversionWebhook;
 use slicegate_api::{Kind, kueue, v1beta1};
+use tokio::sync::Semaphore;
 
 use crate::http_server::{Answer, Asked};
 
+/// What is no longer than this is converted at once, beside everything else.
+const SHORT: usize = 256 << 10;
+/// The most values that a review may have, so that it does not take many times its length in memory. Objects have one in some
+/// twenty bytes.
+const MOST_VALUES: usize = 1 << 20;
+
+/// Answers a request to the webhook. Long ones wait for their turn, and hold up nothing else.
+pub(crate) async fn answer(turns: Arc<Semaphore>, asked: Asked) -> Answer {
+    if asked.body.len() <= SHORT {
+        return handle(&asked);
+    }
+    let turn = turns.acquire_owned().await;
+    let done = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        handle(&asked)
+    });
+    done.await.unwrap_or_else(|_| Answer::text(StatusCode::INTERNAL_SERVER_ERROR, "the conversion failed\n"))
+}
+
 /// Answers a request to the webhook.
-pub(crate) fn handle(asked: &Asked) -> Answer {
+fn handle(asked: &Asked) -> Answer {
     if asked.path != ConversionWebhook::PATH {
         return Answer::text(StatusCode::NOT_FOUND, format!("nothing is served at {}\n", asked.path));
     }
     if asked.method != Method::POST {
         return Answer::text(StatusCode::METHOD_NOT_ALLOWED, "a ConversionReview must be posted\n");
+    }
+    if asked.body.split(|byte| *byte == b',').count() > MOST_VALUES {
+        return Answer::text(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            format!("a review may have {MOST_VALUES} values, no more\n"),
+        );
     }
     match serde_json::from_slice::<Value>(&asked.body) {
         Ok(review) => {
@@ -146,5 +174,39 @@ mod tests {
         assert_eq!(ask(Method::GET, "/convert", ""), StatusCode::METHOD_NOT_ALLOWED);
         assert_eq!(ask(Method::POST, "/convert", "nonsense"), StatusCode::BAD_REQUEST);
         assert_eq!(ask(Method::POST, "/convert", "[]"), StatusCode::OK, "a review of nothing converts nothing");
+    }
+
+    #[test]
+    fn objects_of_any_shape_are_answered() {
+        let shapes = [json!(7), json!("x"), json!([]), json!({}), json!(null), json!([{"a": [1]}]), json!({"a": 1})];
+        for kind in Kind::ALL.iter().map(|k| k.as_str()).chain(["MultiKueueCluster", "MultiKueueConfig"]) {
+            for shape in &shapes {
+                for (from, to) in
+                    [(v1beta1::API_VERSION, kueue::API_VERSION), (kueue::API_VERSION, v1beta1::API_VERSION)]
+                {
+                    for field in ["metadata", "spec", "status"] {
+                        let object = json!({"apiVersion": from, "kind": kind, field: shape});
+                        let inner = json!({"apiVersion": from, "kind": kind, "spec": {"resourceGroups": shape,
+                            "podSets": shape, "cohort": shape, "fairSharing": shape, "admissionChecks": shape},
+                            "status": {"admission": shape, "conditions": shape, "flavorsUsage": shape}});
+                        review(&json!([object, inner]), to);
+                    }
+                    review(shape, to);
+                    review(&json!([shape]), to);
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_would_take_much_memory_is_refused() {
+        let ask = async |body: String| {
+            let asked = Asked { method: Method::POST, path: "/convert".to_owned(), body: body.into() };
+            answer(Arc::new(Semaphore::new(1)), asked).await.status
+        };
+        assert_eq!(ask(format!("[{}0]", "0,".repeat(MOST_VALUES + 1))).await, StatusCode::PAYLOAD_TOO_LARGE);
+        assert_eq!(ask("[".repeat(1 << 20)).await, StatusCode::BAD_REQUEST, "too deep");
+        let long = json!({"request": {"uid": "u", "x": "y".repeat(SHORT)}});
+        assert_eq!(ask(long.to_string()).await, StatusCode::OK);
     }
 }

@@ -44,6 +44,33 @@ struct Waiting {
     count: u64,
     /// Of those that are on their way.
     sending: usize,
+    /// Why none can be recorded, as it was told last.
+    complained: Option<String>,
+}
+
+impl Waiting {
+    /// Says once why Events may not be recorded.
+    fn complain(&mut self, refused: Option<&str>) {
+        // Others have other names in the text.
+        let kind = refused.map(|why| why.split('"').step_by(2).collect());
+        if let Some(why) = refused
+            && self.complained != kind
+        {
+            tracing::warn!(
+                error = why,
+                "Events are not recorded; the role must have create on events of events.k8s.io"
+            );
+        }
+        if refused.is_some() {
+            self.complained = kind;
+        }
+    }
+}
+
+/// Whether an Event was refused because whoever sends it may not, rather than because there is no place for it.
+fn is_not_allowed(status: &kube::core::Status) -> bool {
+    let ends = |cause: &kube::core::response::StatusCause| cause.reason == "NamespaceTerminating";
+    matches!(status.code, 401 | 403) && !status.details.iter().flat_map(|d| &d.causes).any(ends)
 }
 
 impl Inner {
@@ -69,8 +96,10 @@ impl Sink {
                 loop {
                     match inner.next() {
                         Some(event) => {
-                            send(&client, event, timeout).await;
-                            inner.waiting().sending -= 1;
+                            let refused = send(&client, event, timeout).await;
+                            let mut waiting = inner.waiting();
+                            waiting.sending -= 1;
+                            waiting.complain(refused.as_deref());
                         }
                         None => inner.more.notified().await,
                     }
@@ -104,18 +133,19 @@ impl Sink {
     }
 }
 
-async fn send(client: &Client, event: Value, timeout: Duration) {
+/// Sends an Event. Why it is not allowed, if that is so.
+async fn send(client: &Client, event: Value, timeout: Duration) -> Option<String> {
     let namespace = event["metadata"]["namespace"].as_str().unwrap_or("default");
     let path = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
     let call = Call { method: Method::POST, path, content_type: call::JSON, body: event, accept: call::JSON };
     for attempt in 0..ATTEMPTS {
-        let Ok(request) = call.request() else { return };
+        let request = call.request().ok()?;
         let why = match tokio::time::timeout(timeout, client.request::<Value>(request)).await {
-            Ok(Ok(_)) => return,
+            Ok(Ok(_)) => return None,
             // A namespace that is being deleted takes no Events, and there is nobody left to read them.
             Ok(Err(kube::Error::Api(status))) if status.code != 429 && status.code < 500 => {
                 tracing::debug!(error = status.message, "an Event was not taken");
-                return;
+                return is_not_allowed(&status).then_some(status.message);
             }
             Ok(Err(error)) => reason(&error),
             Err(_) => "no answer in time".to_owned(),
@@ -123,6 +153,7 @@ async fn send(client: &Client, event: Value, timeout: Duration) {
         tracing::debug!(error = why, "an Event could not be recorded");
         tokio::time::sleep(Duration::from_millis(500) * 2_u32.saturating_pow(attempt)).await;
     }
+    None
 }
 
 /// Who says it: the integration for jobs, the admission for everything else.
@@ -205,6 +236,22 @@ mod tests {
         let event = event(&record, None, "x", 1, 1);
         assert_eq!(event["metadata"]["name"], format!("{}.1.1", "a".repeat(217)));
         assert_eq!(event["regarding"]["name"], name);
+    }
+
+    #[test]
+    fn a_namespace_that_ends_is_no_missing_right() {
+        let status = |code: u16, causes: Value| -> kube::core::Status {
+            serde_json::from_value(json!({"code": code, "details": {"causes": causes}})).unwrap()
+        };
+        assert!(is_not_allowed(&status(403, json!([]))));
+        assert!(is_not_allowed(&status(401, json!([]))));
+        assert!(!is_not_allowed(&status(404, json!([]))));
+        assert!(!is_not_allowed(&status(403, json!([{"reason": "NamespaceTerminating", "message": "", "field": ""}]))));
+        let mut waiting = Waiting::default();
+        for (why, told) in [(Some("User \"a\" cannot"), Some("User  cannot")), (None, Some("User  cannot"))] {
+            waiting.complain(why);
+            assert_eq!(waiting.complained.as_deref(), told);
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::StatusCode;
+use slicegate_api::Kind;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::http_server::{Answer, Asked};
@@ -21,7 +22,8 @@ pub struct Health(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    synced: AtomicBool,
+    /// The kinds of which not all objects are known; `None` before the first look.
+    unlisted: Mutex<Option<Vec<Kind>>>,
     leading: AtomicBool,
     requests: Mutex<BTreeMap<(String, u16), u64>>,
     scraper: mpsc::Sender<Scrape>,
@@ -42,7 +44,7 @@ impl Health {
         let (scraper, scrapes) = mpsc::channel(MOST_SCRAPES);
         let path = |name: &str| format!("/{}", name.trim_start_matches('/')).into();
         Self(Arc::new(Inner {
-            synced: AtomicBool::new(false),
+            unlisted: Mutex::default(),
             leading: AtomicBool::new(false),
             requests: Mutex::default(),
             scraper,
@@ -52,8 +54,8 @@ impl Health {
         }))
     }
 
-    pub(crate) fn set_synced(&self, synced: bool) {
-        self.0.synced.store(synced, Ordering::Relaxed);
+    pub(crate) fn set_unlisted(&self, kinds: Vec<Kind>) {
+        *self.0.unlisted.lock().unwrap_or_else(PoisonError::into_inner) = Some(kinds);
     }
 
     pub(crate) fn set_leading(&self, leading: bool) {
@@ -69,7 +71,18 @@ impl Health {
 
     /// Whether all objects are known.
     pub fn is_synced(&self) -> bool {
-        self.0.synced.load(Ordering::Relaxed)
+        self.0.unlisted.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(Vec::is_empty)
+    }
+
+    /// What is waited for.
+    fn waits_for(&self) -> String {
+        let unlisted = self.0.unlisted.lock().unwrap_or_else(PoisonError::into_inner);
+        let names: Vec<&str> = unlisted.iter().flatten().map(|kind| kind.as_str()).collect();
+        if names.is_empty() {
+            "nothing is known yet\n".to_owned()
+        } else {
+            format!("not listed yet: {}\n", names.join(", "))
+        }
     }
 
     /// Whether this process acts.
@@ -99,9 +112,7 @@ impl Health {
         match asked.path.as_str() {
             path if *path == *self.0.liveness => Answer::text(StatusCode::OK, "ok\n"),
             path if *path == *self.0.readiness && self.is_synced() => Answer::text(StatusCode::OK, "ok\n"),
-            path if *path == *self.0.readiness => {
-                Answer::text(StatusCode::SERVICE_UNAVAILABLE, "not all objects are known yet\n")
-            }
+            path if *path == *self.0.readiness => Answer::text(StatusCode::SERVICE_UNAVAILABLE, self.waits_for()),
             other => Answer::text(StatusCode::NOT_FOUND, format!("nothing is served at {other}\n")),
         }
     }
@@ -121,7 +132,10 @@ mod tests {
         let health = Health::default();
         assert_eq!(ask(&health, "/healthz"), StatusCode::OK);
         assert_eq!(ask(&health, "/readyz"), StatusCode::SERVICE_UNAVAILABLE);
-        health.set_synced(true);
+        health.set_unlisted(vec![Kind::Workload, Kind::Node]);
+        assert_eq!(ask(&health, "/readyz"), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(health.waits_for(), "not listed yet: Workload, Node\n");
+        health.set_unlisted(Vec::new());
         assert_eq!((ask(&health, "/readyz"), ask(&health, "/else")), (StatusCode::OK, StatusCode::NOT_FOUND));
     }
 

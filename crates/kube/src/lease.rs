@@ -41,12 +41,13 @@ pub(crate) type Leads = Option<Instant>;
 /// A Lease, as far as it matters.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Record {
-    version: String,
     holder: String,
     renewed: String,
     acquired: String,
     duration_seconds: u64,
     transitions: i64,
+    /// All of it: labels are others' business.
+    object: Value,
 }
 
 impl Record {
@@ -54,12 +55,12 @@ impl Record {
         let spec = &value["spec"];
         let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
         Self {
-            version: text(&value["metadata"]["resourceVersion"]),
             holder: text(&spec["holderIdentity"]),
             renewed: text(&spec["renewTime"]),
             acquired: text(&spec["acquireTime"]),
             duration_seconds: spec["leaseDurationSeconds"].as_u64().unwrap_or(0),
             transitions: spec["leaseTransitions"].as_i64().unwrap_or(0),
+            object: value.clone(),
         }
     }
 }
@@ -88,17 +89,34 @@ impl Candidate {
             _ => now,
         };
         let ours = record.holder == self.options.identity;
-        let free = record.holder.is_empty();
+        // Whoever gives it back leaves it for a second. One from which a name was merely taken out may still be acted upon.
+        let free = record.holder.is_empty() && record.duration_seconds <= 1;
         let expired = now.duration_since(since) >= Duration::from_secs(record.duration_seconds);
         let step = if ours {
             Step::Take { acquired: Some(record.acquired.clone()), transitions: record.transitions }
         } else if free || expired {
-            Step::Take { acquired: None, transitions: record.transitions.saturating_add(1) }
+            // The API counts as far as this.
+            let transitions = record.transitions.saturating_add(1).clamp(0, i64::from(i32::MAX));
+            Step::Take { acquired: None, transitions }
         } else {
             Step::Wait
         };
         self.seen = Some((record, since));
         step
+    }
+
+    /// Whether a Lease that is not there may be made: somebody deleted it, and the one that held it may still act.
+    fn may_make(&self, now: Instant) -> bool {
+        self.seen.as_ref().is_none_or(|(record, since)| {
+            let theirs = !record.holder.is_empty() && record.holder != self.options.identity;
+            !theirs || now.duration_since(*since) >= Duration::from_secs(record.duration_seconds)
+        })
+    }
+
+    /// Who else holds it.
+    fn other(&self) -> Option<&str> {
+        let holder = self.seen.as_ref().map(|(record, _)| record.holder.as_str());
+        holder.filter(|holder| !holder.is_empty() && *holder != self.options.identity)
     }
 }
 
@@ -136,26 +154,40 @@ pub(crate) async fn campaign(client: Client, options: LeaseOptions, leads: watch
     let mut candidate = Candidate { options: options.clone(), seen: None };
     let mut until: Leads = None;
     let mut complained = None;
+    let mut leader = None;
     while !leads.is_closed() {
         let began = Instant::now();
-        match tokio::time::timeout(options.renew_deadline, round(&client, &mut candidate, began)).await {
+        let outcome = tokio::select! {
+            outcome = tokio::time::timeout(options.renew_deadline, round(&client, &mut candidate, began)) => outcome,
+            // At the end an API server that does not answer is not waited for.
+            () = after_closing(&leads, options.retry_period) => break,
+        };
+        match outcome {
             Ok(Ok(true)) => {
-                complained = None;
+                (complained, leader) = (None, None);
                 if until.is_none() {
                     tracing::info!(identity = options.identity, "leading");
                 }
                 until = Some(began + options.renew_deadline);
             }
-            Ok(Ok(false)) => until = lost(until, &options, "somebody else holds the Lease"),
-            Ok(Err(error)) => {
-                let why = trouble(&options, &error);
-                if complained.as_ref() != Some(&why) {
-                    tracing::warn!(error = why, "the Lease could not be renewed or taken; trying again");
-                    complained = Some(why);
+            Ok(Ok(false)) => {
+                complained = None;
+                until = lost(until, &options, "somebody else holds the Lease");
+                if let Some(other) = candidate.other()
+                    && leader.as_deref() != Some(other)
+                {
+                    tracing::info!(leader = other, "standing by: another leads");
+                    leader = Some(other.to_owned());
                 }
+            }
+            Ok(Err(error)) => {
+                complain(&mut complained, trouble(&options, &error));
                 until = still(until, &options);
             }
-            Err(_) => until = still(until, &options),
+            Err(_) => {
+                complain(&mut complained, format!("no answer within {} s", options.renew_deadline.as_secs_f64()));
+                until = still(until, &options);
+            }
         }
         leads.send_if_modified(|old| {
             let changed = *old != until;
@@ -172,9 +204,24 @@ pub(crate) async fn campaign(client: Client, options: LeaseOptions, leads: watch
     }
 }
 
+async fn after_closing(leads: &watch::Sender<Leads>, wait: Duration) {
+    leads.closed().await;
+    tokio::time::sleep(wait).await;
+}
+
+/// Says once what is wrong.
+fn complain(said: &mut Option<String>, why: String) {
+    if said.as_ref() != Some(&why) {
+        tracing::warn!(error = why, "the Lease could not be renewed or taken; trying again");
+        *said = Some(why);
+    }
+}
+
 fn trouble(options: &LeaseOptions, error: &kube::Error) -> String {
     match code(error) {
-        404 => format!("the namespace {} does not exist; create it", options.namespace),
+        404 if reason(error).starts_with("namespaces ") => {
+            format!("the namespace {} does not exist; create it", options.namespace)
+        }
         403 => format!("{}; the role must have get, create and update", reason(error)),
         _ => reason(error),
     }
@@ -198,7 +245,10 @@ async fn round(client: &Client, candidate: &mut Candidate, now: Instant) -> Resu
     let record = match request(client, Method::GET, path(&options, true), Value::Null).await {
         Ok(value) => Record::read(&value),
         Err(error) if code(&error) == 404 => {
-            let body = lease(&options, None, None, 0);
+            if !candidate.may_make(now) {
+                return Ok(false);
+            }
+            let body = lease(&options, &Value::Null, None, 0);
             return match request(client, Method::POST, path(&options, false), body).await {
                 Ok(value) => {
                     candidate.seen = Some((Record::read(&value), now));
@@ -210,9 +260,9 @@ async fn round(client: &Client, candidate: &mut Candidate, now: Instant) -> Resu
         }
         Err(error) => return Err(error),
     };
-    let version = record.version.clone();
+    let there = record.object.clone();
     let Step::Take { acquired, transitions } = candidate.look(record, now) else { return Ok(false) };
-    let body = lease(&options, Some(&version), acquired, transitions);
+    let body = lease(&options, &there, acquired, transitions);
     match request(client, Method::PUT, path(&options, true), body).await {
         Ok(value) => {
             candidate.seen = Some((Record::read(&value), now));
@@ -223,11 +273,14 @@ async fn round(client: &Client, candidate: &mut Candidate, now: Instant) -> Resu
     }
 }
 
-fn lease(options: &LeaseOptions, version: Option<&str>, acquired: Option<String>, transitions: i64) -> Value {
+/// The Lease as it is to be; `there`: as it is.
+fn lease(options: &LeaseOptions, there: &Value, acquired: Option<String>, transitions: i64) -> Value {
     let now = micro_time();
     let mut metadata = json!({"name": options.name, "namespace": options.namespace});
-    if let Some(version) = version {
-        metadata["resourceVersion"] = version.into();
+    for field in ["resourceVersion", "uid", "labels", "annotations", "ownerReferences", "finalizers"] {
+        if let Some(value) = there["metadata"].get(field) {
+            metadata[field] = value.clone();
+        }
     }
     json!({
         "apiVersion": "coordination.k8s.io/v1",
@@ -247,7 +300,7 @@ fn lease(options: &LeaseOptions, version: Option<&str>, acquired: Option<String>
 async fn release(client: &Client, candidate: &Candidate) -> Result<(), kube::Error> {
     let options = &candidate.options;
     let Some((record, _)) = &candidate.seen else { return Ok(()) };
-    let mut body = lease(options, Some(&record.version), Some(record.acquired.clone()), record.transitions);
+    let mut body = lease(options, &record.object, Some(record.acquired.clone()), record.transitions);
     body["spec"]["holderIdentity"] = "".into();
     body["spec"]["leaseDurationSeconds"] = 1.into();
     request(client, Method::PUT, path(options, true), body).await.map(drop)
@@ -298,6 +351,38 @@ mod tests {
         let now = Instant::now();
         let kept = Step::Take { acquired: Some("then".to_owned()), transitions: 3 };
         assert_eq!(a.look(record("a", "1"), now), kept);
-        assert_eq!(a.look(record("", "1"), now), Step::Take { acquired: None, transitions: 4 });
+        let given_back = Record { duration_seconds: 1, ..record("", "1") };
+        assert_eq!(a.look(given_back, now), Step::Take { acquired: None, transitions: 4 });
+    }
+
+    #[test]
+    fn a_lease_that_somebody_else_changed_or_deleted_is_not_taken_while_its_holder_may_act() {
+        let mut b = Candidate { options: options("b"), seen: None };
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert!(b.may_make(at(0)), "there never was one");
+        assert_eq!(b.look(record("a", "1"), at(0)), Step::Wait);
+        assert_eq!(b.other(), Some("a"));
+        assert!(!b.may_make(at(14)));
+        assert!(b.may_make(at(15)));
+        assert_eq!(b.look(record("", "1"), at(15)), Step::Wait, "a name was taken out by hand");
+        assert_eq!(b.look(record("", "1"), at(30)), Step::Take { acquired: None, transitions: 4 });
+    }
+
+    #[test]
+    fn a_lease_keeps_what_others_wrote_and_counts_as_far_as_the_api_does() {
+        let there = json!({"metadata": {"name": "lease", "resourceVersion": "7", "labels": {"team": "a"},
+            "managedFields": [{}]}, "spec": {"holderIdentity": "x", "leaseTransitions": i32::MAX}});
+        let mut a = Candidate { options: options("a"), seen: None };
+        let Step::Take { acquired, transitions } = a.look(Record::read(&there), Instant::now()) else {
+            panic!("it lasts for no time")
+        };
+        assert_eq!(transitions, i64::from(i32::MAX));
+        let body = lease(&a.options, &there, acquired, transitions);
+        assert_eq!(
+            body["metadata"],
+            json!({"name": "lease", "namespace": "ns", "resourceVersion": "7",
+            "labels": {"team": "a"}})
+        );
     }
 }

@@ -19,6 +19,7 @@ mod metrics;
 mod ownership;
 mod pace;
 mod perform;
+mod proxies;
 mod run;
 mod serve;
 mod url;

@@ -240,7 +240,7 @@ impl Driver {
         let (seen_from, seen) = mpsc::channel(MOST_AT_ONCE);
         (self.seen_from, self.seen) = (seen_from, seen);
         self.cache = Cache::default();
-        self.health.set_synced(false);
+        self.health.set_unlisted(self.needed().into_iter().collect());
         self.watch_needed();
     }
 
@@ -256,18 +256,17 @@ impl Driver {
         self.told = false;
     }
 
-    fn is_synced(&self) -> bool {
-        self.needed().iter().all(|kind| self.cache.is_synced(*kind))
-    }
-
     /// Decides, if it is time to, and sends off what follows.
     fn step(&mut self) {
         self.watch_needed();
-        let synced = self.is_synced();
-        self.health.set_synced(synced);
+        let unlisted: Vec<Kind> = self.needed().into_iter().filter(|kind| !self.cache.is_synced(*kind)).collect();
+        let synced = unlisted.is_empty();
+        self.health.set_unlisted(unlisted);
         self.health.set_leading(self.leading.is_some());
         self.allowed.send_replace(self.leading);
         if !synced || self.leading.is_none() {
+            // There is nothing to wake up for.
+            self.wake_at = None;
             return;
         }
         if !std::mem::replace(&mut self.told, true) {

@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::call::Call;
-use crate::connect::root_cause;
+use crate::connect::{root_cause, shortened};
 use crate::perform::pruned;
 
 /// The first wait after a watch failed.
@@ -25,8 +25,10 @@ const FIRST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// A watch that did well for so long has done well.
 const DONE_WELL: Duration = Duration::from_secs(30);
-/// How long to wait before a kind that is not served is looked for again, beside the wait after a failure.
-const ABSENT_WAIT: Duration = Duration::from_secs(5);
+/// How long to wait before a kind that is not served is looked for again.
+const ABSENT_WAIT: Duration = Duration::from_secs(10);
+/// After how long it is said once more that something still goes wrong.
+const REMIND: Duration = Duration::from_mins(5);
 
 /// Something seen of a kind.
 #[derive(Debug)]
@@ -144,10 +146,10 @@ pub(crate) fn start(client: Client, kind: Kind, to: mpsc::Sender<Seen>) -> JoinH
     })
 }
 
-/// What goes wrong with a watch is told once, and once more when it is over.
+/// What goes wrong with a watch is told once and then every few minutes, and once more when it is over.
 struct Trouble {
     kind: Kind,
-    told: Option<String>,
+    told: Option<(String, Instant)>,
 }
 
 impl Trouble {
@@ -156,8 +158,12 @@ impl Trouble {
     }
 
     fn tell(&mut self, what: &str) -> bool {
-        let news = self.told.as_deref() != Some(what);
-        self.told = Some(what.to_owned());
+        let now = Instant::now();
+        let known = |(told, at): &(String, Instant)| told == what && now.duration_since(*at) < REMIND;
+        let news = !self.told.as_ref().is_some_and(known);
+        if news {
+            self.told = Some((what.to_owned(), now));
+        }
         news
     }
 
@@ -170,7 +176,11 @@ impl Trouble {
         let why = reason(error);
         if self.tell(&why) {
             match code(error) {
-                Some(401 | 403) => {
+                Some(401) => {
+                    let help = "look whether the token or certificate has expired";
+                    tracing::error!(kind, error = why, "the API server does not accept the credentials; {help}");
+                }
+                Some(403) => {
                     tracing::error!(kind, error = why, "not allowed to watch; the role must have get, list and watch");
                 }
                 // As it does for a moment after a definition was changed.
@@ -224,7 +234,7 @@ fn reason(error: &watcher::Error) -> String {
         watcher::Error::InitialListFailed(kube::Error::Api(status))
         | watcher::Error::WatchStartFailed(kube::Error::Api(status))
         | watcher::Error::WatchFailed(kube::Error::Api(status))
-        | watcher::Error::WatchError(status) => status.message.clone(),
+        | watcher::Error::WatchError(status) => shortened(&status.message),
         error => root_cause(error),
     }
 }
@@ -299,6 +309,18 @@ mod tests {
         assert_eq!(patience.next(), Some(LONGEST_WAIT), "a list that begins is no success yet");
         tokio::time::advance(Duration::from_secs(31)).await;
         assert_eq!(patience.next(), Some(FIRST_WAIT));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_goes_on_going_wrong_is_told_now_and_then() {
+        let mut trouble = Trouble::new(Kind::Node);
+        assert!(trouble.tell("no") && !trouble.tell("no") && trouble.tell("never"));
+        for _ in 0..4 {
+            tokio::time::advance(Duration::from_mins(1)).await;
+            assert!(!trouble.tell("never"));
+        }
+        tokio::time::advance(Duration::from_mins(1)).await;
+        assert!(trouble.tell("never") && !trouble.tell("never"));
     }
 
     #[test]

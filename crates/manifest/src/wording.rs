@@ -14,7 +14,8 @@ impl Wording {
         let Some((found, expected)) = described.and_then(|e| e.rsplit_once(", expected ")) else {
             return Self { message: error.to_owned(), help: String::new() };
         };
-        let expected = plain_expected(expected);
+        let range = if found.starts_with("integer") { range(expected) } else { None };
+        let expected = range.unwrap_or_else(|| plain_expected(expected));
         let message = format!("expected {expected}, found {}", plain_found(found));
         let one_line = !written.is_empty() && !written.contains('\n');
         let scalar = ["integer", "floating point", "boolean"].iter().any(|p| found.starts_with(p));
@@ -33,6 +34,21 @@ impl Wording {
 fn unquoted(written: &str) -> Option<&str> {
     let inner = written.strip_prefix(['"', '\''])?.strip_suffix(['"', '\''])?;
     inner.parse::<i64>().ok().map(|_| inner)
+}
+
+/// The whole numbers that a type holds, where a number is not among them.
+fn range(expected: &str) -> Option<&'static str> {
+    Some(match expected {
+        "i8" => "a whole number from -128 to 127",
+        "i16" => "a whole number from -32768 to 32767",
+        "i32" => "a whole number from -2147483648 to 2147483647",
+        "i64" => "a whole number from -9223372036854775808 to 9223372036854775807",
+        "u8" => "a whole number from 0 to 255",
+        "u16" => "a whole number from 0 to 65535",
+        "u32" => "a whole number from 0 to 4294967295",
+        "u64" | "usize" => "a whole number from 0 to 18446744073709551615",
+        _ => return None,
+    })
 }
 
 fn plain_expected(expected: &str) -> &str {
@@ -98,6 +114,18 @@ mod tests {
             ("expected a whole number, found the text \"4\"".into(), "write it without quotes: 4".into())
         );
         assert_eq!(words("invalid type: string \"x\", expected i32", "x").1, "");
+    }
+
+    #[test]
+    fn a_number_that_is_too_large_is_told_what_would_do() {
+        assert_eq!(
+            words("invalid value: integer `70000`, expected u16", "70000").0,
+            "expected a whole number from 0 to 65535, found the number 70000"
+        );
+        assert_eq!(
+            words("invalid type: floating point `1.5`, expected u32", "1.5").0,
+            "expected a whole number, found the number 1.5"
+        );
     }
 
     #[test]

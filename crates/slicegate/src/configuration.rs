@@ -89,7 +89,8 @@ impl ConfigurationArgs {
             let ignored = set_feature_gates(&mut configuration, &gates);
             let ignored = ignored
                 .map_err(|errors| Problems { others: errors.iter().map(of_flag).collect(), ..Problems::default() })?;
-            return Ok(Told { configuration, file: file::Configuration::default(), ignored });
+            let file = file::Configuration { feature_gates: Some(gates), ..file::Configuration::default() };
+            return Ok(Told { configuration, file, ignored });
         };
         let Body::Configuration(file) = &document.body else {
             return Err(format!("{} is not a Configuration of {}", document.title(), file::V1BETA2).into());
@@ -253,6 +254,8 @@ mod tests {
             let told = with(text, &["PartialAdmission=false", " TASBalancedPlacement = 1 "]).unwrap();
             assert!(!told.configuration.engine.gates.partial_admission, "{text}");
             assert!(told.configuration.engine.gates.tas_balanced_placement, "{text}");
+            let switched = told.file.feature_gates.unwrap_or_default();
+            assert_eq!(switched.get("PartialAdmission"), Some(&false), "{text}");
             let wrong = with(text, &["PartialAdmision=false"]).unwrap_err();
             assert!(wrong.starts_with("--feature-gates: ") && wrong.contains("PartialAdmision"), "{wrong}");
             assert!(wrong.contains("PartialAdmission"), "{wrong}");

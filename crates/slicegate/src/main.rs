@@ -31,7 +31,7 @@ fn main() -> ExitCode {
             check::run(&args, matches)
         }
         Command::Crds(args) => crds::run(&args),
-        Command::Controller(args) => controller::run(&args),
+        Command::Controller(args) => Ok(controller::run(&args)),
     });
     result.unwrap_or_else(|why| {
         eprintln!("error: {}", why.trim_end());

@@ -21,6 +21,29 @@ pub(crate) fn start(args: &ControllerArgs) -> Result<(), String> {
     .map_err(|error| format!("logs cannot be written: {error}"))
 }
 
+/// Says why it cannot run (any longer), as one line of the log each, whatever is logged otherwise.
+pub(crate) fn complain(format: LogFormat, why: &str) {
+    for why in why.trim_end().split("\nerror: ") {
+        match format {
+            LogFormat::Text => eprintln!("error: {why}"),
+            LogFormat::Json => {
+                let json = tracing_subscriber::fmt().json().flatten_event(true).with_writer(std::io::stderr);
+                let json = json.with_current_span(false).with_span_list(false).finish();
+                tracing::subscriber::with_default(json, || tracing::error!("{why}"));
+            }
+        }
+    }
+}
+
+/// Something that cannot happen happened. A part of the program may be gone, which nobody would notice: it ends, to be started
+/// again.
+pub(crate) fn end_on_panic(format: LogFormat) {
+    std::panic::set_hook(Box::new(move |panic| {
+        complain(format, &format!("this is a bug, please report it: {panic}").replace('\n', " "));
+        std::process::abort();
+    }));
+}
+
 fn filter(level: &str, verbose: u8) -> Result<EnvFilter, String> {
     let level = match verbose {
         0 => level,

@@ -9,6 +9,7 @@ use std::time::Duration;
 use slicegate_kube::{Health, connect, serve};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::BAD_INPUT;
 use crate::args::ControllerArgs;
 use settings::{Environment, Settings};
 
@@ -20,10 +21,21 @@ const THREADS: usize = 2;
 const LAST_MOMENTS: Duration = Duration::from_secs(1);
 
 /// Runs the command until it is told to end.
-pub(crate) fn run(args: &ControllerArgs) -> Result<ExitCode, String> {
+pub(crate) fn run(args: &ControllerArgs) -> ExitCode {
+    match begin(args) {
+        Ok(status) => status,
+        Err(why) => {
+            logging::complain(args.log_format, &why);
+            ExitCode::from(BAD_INPUT)
+        }
+    }
+}
+
+fn begin(args: &ControllerArgs) -> Result<ExitCode, String> {
     let told = args.configuration.read().map_err(|problems| problems.to_string())?;
     let settings = Settings::new(args, told, &Environment::of_process())?;
     logging::start(args)?;
+    logging::end_on_panic(args.log_format);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
         .enable_all()
@@ -34,7 +46,7 @@ pub(crate) fn run(args: &ControllerArgs) -> Result<ExitCode, String> {
     Ok(match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            eprintln!("error: {why}");
+            logging::complain(args.log_format, &why);
             ExitCode::from(FAILED)
         }
     })
@@ -55,6 +67,18 @@ async fn controller(args: &ControllerArgs, settings: Settings) -> Result<(), Str
             _ = terminated.recv() => "SIGTERM",
         };
         tracing::info!(signal, "ending");
+        // Whoever says it twice does not want to wait.
+        tokio::spawn(async move {
+            let signal = tokio::select! {
+                _ = interrupted.recv() => "SIGINT",
+                _ = terminated.recv() => "SIGTERM",
+            };
+            tracing::warn!(
+                signal,
+                "ending at once; writes on their way are not waited for, the Lease is not given back"
+            );
+            std::process::exit(i32::from(FAILED));
+        });
     };
     tokio::pin!(shutdown);
     let starting = async {

@@ -1,7 +1,7 @@
 //! How the controller runs: flags first, then the file, then the environment, then defaults.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use slicegate_api::configuration as file;
@@ -18,6 +18,11 @@ use crate::configuration::Told;
 const NAMESPACE: &str = "kueue-system";
 /// The Lease of Kueue's manager: whoever holds it is the one that acts.
 const LEASE: &str = "c1f6bfd2.kueue.x-k8s.io";
+
+/// What the API can hold as the duration of a Lease.
+const LONGEST_LEASE: Duration = Duration::from_secs(i32::MAX as u64);
+/// Where the webhook is served if nothing says otherwise.
+const WEBHOOK_PORT: u16 = 9443;
 
 /// How often figures in the statuses of queues are written at most.
 const QUEUE_STATUS_INTERVAL_MICROS: i64 = 1_000_000;
@@ -75,8 +80,11 @@ impl Settings {
     /// What flags, file and environment come to.
     pub(crate) fn new(args: &ControllerArgs, told: Told, environment: &Environment) -> Result<Self, String> {
         let Told { mut configuration, file, mut ignored } = told;
-        let namespace = file.namespace.clone().or_else(|| environment.namespace.clone());
-        let namespace = namespace.unwrap_or_else(|| NAMESPACE.to_owned());
+        let namespace = match (file.namespace.as_ref().filter(|n| !n.is_empty()), &environment.namespace) {
+            (Some(said), _) => label("namespace", said)?,
+            (None, Some(said)) => label("POD_NAMESPACE", said)?,
+            (None, None) => NAMESPACE.to_owned(),
+        };
         if file.managed_jobs_namespace_selector.is_none() {
             // The controller's own namespace is left alone, whatever its name.
             let requirements = configuration.managed_jobs_namespace_selector.match_expressions.iter_mut();
@@ -95,6 +103,7 @@ impl Settings {
         options.qps = client.qps.unwrap_or(options.qps);
         options.burst = client.burst.unwrap_or(options.burst);
         let health = file.health.clone().unwrap_or_default();
+        let (liveness, readiness) = probes(&health)?;
         let bind =
             |flag: &'static str, said: Option<&String>, field: &'static str, from_file: Option<&String>, or: &str| {
                 match (said, from_file) {
@@ -121,15 +130,52 @@ impl Settings {
             lease: lease.map(|lease| lease.name),
             webhook: webhook(args, &file, &namespace)?,
         };
-        Ok(Self {
-            namespace,
-            options,
-            serving,
-            liveness: health.liveness_endpoint_name.unwrap_or_else(|| "healthz".to_owned()),
-            readiness: health.readiness_endpoint_name.unwrap_or_else(|| "readyz".to_owned()),
-            ignored,
-        })
+        Ok(Self { namespace, options, serving, liveness, readiness, ignored })
     }
+}
+
+/// Whether a text is what the API takes as the name of a namespace or service.
+fn is_label(text: &str) -> bool {
+    let inside = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    (1..=63).contains(&text.len()) && text.chars().all(inside) && !text.starts_with('-') && !text.ends_with('-')
+}
+
+/// The name of a namespace or service.
+fn label(place: &str, text: &str) -> Result<String, String> {
+    let wrong = || {
+        let rule = "write lower case letters, digits and '-', 63 at most";
+        format!("{place}: {text:?} cannot be a name; {rule}")
+    };
+    is_label(text).then(|| text.to_owned()).ok_or_else(wrong)
+}
+
+/// The name of any other object.
+fn object_name(place: &str, text: &str) -> Result<String, String> {
+    let wrong = || {
+        let rule = "write lower case letters, digits, '-' and '.', 253 at most";
+        format!("{place}: {text:?} cannot be a name; {rule}")
+    };
+    let is_one = text.len() <= 253 && text.split('.').all(is_label);
+    is_one.then(|| text.to_owned()).ok_or_else(wrong)
+}
+
+/// The names of the probes.
+fn probes(health: &file::Health) -> Result<(String, String), String> {
+    let name = |said: &Option<String>, or: &str, field: &str| {
+        let text = said.as_deref().filter(|n| !n.is_empty()).unwrap_or(or);
+        let inside = |c: char| c.is_ascii_alphanumeric() || "-._~/".contains(c);
+        if text.chars().all(inside) && !text.trim_start_matches('/').is_empty() {
+            Ok(text.to_owned())
+        } else {
+            Err(format!("health.{field}: {text:?} cannot be a path; write letters, digits, '-', '.', '_', '~' and '/'"))
+        }
+    };
+    let liveness = name(&health.liveness_endpoint_name, "healthz", "livenessEndpointName")?;
+    let readiness = name(&health.readiness_endpoint_name, "readyz", "readinessEndpointName")?;
+    if liveness.trim_start_matches('/') == readiness.trim_start_matches('/') {
+        return Err(format!("health.readinessEndpointName: {readiness:?} is livenessEndpointName too; write another"));
+    }
+    Ok((liveness, readiness))
 }
 
 /// An address as Go writes them: `:8080` is all of the machine's, and `0` is none.
@@ -171,8 +217,14 @@ fn lease(
     }
     let seconds = Duration::from_secs;
     let options = LeaseOptions {
-        namespace: section.resource_namespace.filter(|n| !n.is_empty()).unwrap_or_else(|| namespace.to_owned()),
-        name: section.resource_name.filter(|n| !n.is_empty()).unwrap_or_else(|| LEASE.to_owned()),
+        namespace: match section.resource_namespace.filter(|n| !n.is_empty()) {
+            Some(said) => label(&path("resourceNamespace"), &said)?,
+            None => namespace.to_owned(),
+        },
+        name: match section.resource_name.filter(|n| !n.is_empty()) {
+            Some(said) => object_name(&path("resourceName"), &said)?,
+            None => LEASE.to_owned(),
+        },
         identity: format!("{}_{}", environment.name, environment.unique),
         lease_duration: duration(&path("leaseDuration"), section.lease_duration.as_ref(), seconds(15))?,
         renew_deadline: duration(&path("renewDeadline"), section.renew_deadline.as_ref(), seconds(10))?,
@@ -182,6 +234,13 @@ fn lease(
     let text = |d: Duration| format!("{} s", d.as_secs_f64());
     if options.lease_duration < seconds(1) {
         return Err(format!("{}: a Lease counts whole seconds; write 1s or more", path("leaseDuration")));
+    }
+    if options.lease_duration > LONGEST_LEASE {
+        let longest = LONGEST_LEASE.as_secs();
+        return Err(format!(
+            "{}: a Lease lasts {longest} s at most; write a shorter time, such as 15s",
+            path("leaseDuration")
+        ));
     }
     if options.renew_deadline >= options.lease_duration {
         let (deadline, lease) = (text(options.renew_deadline), text(options.lease_duration));
@@ -215,8 +274,11 @@ fn webhook(
     let address = if let Some(text) = &args.webhook_bind_address {
         address(text, "--webhook-bind-address")?
     } else {
-        let (host, port) = (section.host.unwrap_or_default(), section.port.unwrap_or(9443));
-        address(&format!("{host}:{port}"), "webhook")?
+        // As for Kueue's manager, 0 is no port but nothing said.
+        let (host, port) = (section.host.unwrap_or_default(), section.port.filter(|p| *p != 0).unwrap_or(WEBHOOK_PORT));
+        let bare = host.contains(':') && !host.starts_with('[');
+        let host = if bare { format!("[{host}]") } else { host };
+        address(&format!("{host}:{port}"), "webhook.host and webhook.port")?
     };
     let Some(address) = address else {
         if args.webhook_url.is_some() {
@@ -227,18 +289,23 @@ fn webhook(
     let url = args.webhook_url.as_deref().map(conversion_url).transpose()?;
     let own = file.internal_cert_management.clone().unwrap_or_default();
     let certificates = if own.enable.unwrap_or(true) {
-        let service = own.webhook_service_name.unwrap_or_else(|| "kueue-webhook-service".to_owned());
+        let service = own.webhook_service_name.filter(|n| !n.is_empty());
+        let service = service.unwrap_or_else(|| "kueue-webhook-service".to_owned());
+        let service = label("internalCertManagement.webhookServiceName", &service)?;
+        let secret = own.webhook_secret_name.filter(|n| !n.is_empty());
+        let secret = secret.unwrap_or_else(|| "kueue-webhook-server-cert".to_owned());
         let mut names = vec![format!("{service}.{namespace}.svc"), format!("{service}.{namespace}")];
         names.extend(url.as_deref().and_then(host_of));
         CertificateSource::Secret(CertificateSecret {
             namespace: namespace.to_owned(),
-            name: own.webhook_secret_name.unwrap_or_else(|| "kueue-webhook-server-cert".to_owned()),
+            name: object_name("internalCertManagement.webhookSecretName", &secret)?,
             names,
         })
     } else {
         let folder = section.cert_dir.unwrap_or_else(|| "/tmp/k8s-webhook-server/serving-certs".to_owned());
-        let given = Certificates::from_folder(Path::new(&folder));
-        CertificateSource::Given(given.map_err(|error| format!("webhook.certDir: {error}"))?)
+        let folder = PathBuf::from(folder);
+        Certificates::from_folder(&folder).map_err(|error| format!("webhook.certDir: {error}"))?;
+        CertificateSource::Folder(folder)
     };
     Ok(Some(WebhookServing { address, certificates, url }))
 }
@@ -302,15 +369,19 @@ mod tests {
     use crate::args::{Cli, Command};
 
     fn settings(line: &[&str], file: Value) -> Result<Settings, String> {
+        let environment =
+            Environment { namespace: Some("mine".to_owned()), name: "pod-0".to_owned(), unique: "1".to_owned() };
+        with(line, file, &environment)
+    }
+
+    fn with(line: &[&str], file: Value, environment: &Environment) -> Result<Settings, String> {
         let matches = Cli::command().get_matches_from([&["slicegate", "controller"], line].concat());
         let Command::Controller(args) = Cli::from_arg_matches(&matches).unwrap().command else {
             panic!("not controller")
         };
         let file = serde_json::from_value(file).unwrap();
         let told = Told { configuration: slicegate_controller::Configuration::default(), file, ignored: Vec::new() };
-        let environment =
-            Environment { namespace: Some("mine".to_owned()), name: "pod-0".to_owned(), unique: "1".to_owned() };
-        Settings::new(&args, told, &environment)
+        Settings::new(&args, told, environment)
     }
 
     #[test]
@@ -332,7 +403,10 @@ mod tests {
         let told = settings(&[], file.clone()).unwrap();
         assert_eq!(told.serving.metrics, Some("127.0.0.1:7000".parse().unwrap()));
         assert_eq!(told.options.lease.unwrap().lease_duration, Duration::from_secs(4));
-        assert!(told.options.metrics.cluster_queue_resources);
+        assert!(told.options.metrics.cluster_queue_resources && told.options.metrics.local_queues);
+        assert!(
+            !settings(&[], json!({"featureGates": {"LocalQueueMetrics": false}})).unwrap().options.metrics.local_queues
+        );
         assert_eq!((told.namespace.as_str(), told.readiness.as_str(), told.options.burst), ("theirs", "ready", 100));
         let flags =
             ["--metrics-bind-address", "0", "--leader-elect=false", "--health-probe-bind-address", "[::1]:7001"];
@@ -340,6 +414,28 @@ mod tests {
         assert_eq!(told.serving.metrics, None);
         assert_eq!(told.serving.probes, Some("[::1]:7001".parse().unwrap()));
         assert_eq!(told.options.lease, None);
+    }
+
+    #[test]
+    fn what_is_empty_is_not_said() {
+        let file = json!({
+            "namespace": "",
+            "webhook": {"host": "::1", "port": 0},
+            "health": {"livenessEndpointName": "", "readinessEndpointName": ""},
+            "internalCertManagement": {"webhookSecretName": "", "webhookServiceName": ""},
+        });
+        let told = settings(&[], file).unwrap();
+        assert_eq!(
+            (told.namespace.as_str(), told.liveness.as_str(), told.readiness.as_str()),
+            ("mine", "healthz", "readyz")
+        );
+        let webhook = told.serving.webhook.unwrap();
+        assert_eq!(webhook.address, "[::1]:9443".parse().unwrap());
+        let CertificateSource::Secret(secret) = webhook.certificates else { panic!("no Secret") };
+        assert_eq!(
+            (secret.name.as_str(), secret.names[0].as_str()),
+            ("kueue-webhook-server-cert", "kueue-webhook-service.mine.svc")
+        );
     }
 
     #[test]
@@ -377,10 +473,27 @@ mod tests {
                 json!({"internalCertManagement": {"enable": false}, "webhook": {"certDir": "no/such"}}),
                 "webhook.certDir",
             ),
+            (json!({"leaderElection": {"leaseDuration": "9999999h"}}), "leaderElection.leaseDuration"),
+            (json!({"leaderElection": {"resourceName": "a/b"}}), "leaderElection.resourceName"),
+            (json!({"leaderElection": {"resourceNamespace": "../x"}}), "leaderElection.resourceNamespace"),
+            (json!({"namespace": "A_B"}), "namespace"),
+            (
+                json!({"internalCertManagement": {"webhookSecretName": "a b"}}),
+                "internalCertManagement.webhookSecretName",
+            ),
+            (
+                json!({"internalCertManagement": {"webhookServiceName": "ä"}}),
+                "internalCertManagement.webhookServiceName",
+            ),
+            (json!({"health": {"livenessEndpointName": "a b"}}), "health.livenessEndpointName"),
+            (json!({"health": {"livenessEndpointName": "/readyz"}}), "health.readinessEndpointName"),
+            (json!({"webhook": {"host": "no host"}}), "webhook.host"),
         ] {
             let why = settings(&[], file).unwrap_err();
             assert!(why.starts_with(path), "{why}");
         }
+        let environment = Environment { namespace: Some("a b/c".to_owned()), ..Environment::default() };
+        assert!(with(&[], json!({}), &environment).unwrap_err().starts_with("POD_NAMESPACE: "));
         assert!(settings(&["--metrics-bind-address", "8080"], json!({})).unwrap_err().contains(":PORT"));
     }
 

@@ -63,6 +63,10 @@ impl Controller {
 
     /// Takes the next step towards a stopped job whose pods are as they were. Returns whether there is none left to take.
     pub(super) fn stop_job(&mut self, view: &JobView, workload: Option<&Key>, message: &str) -> bool {
+        // What has ended stays as it is, and has nothing left to stop.
+        if view.finished.is_some() {
+            return true;
+        }
         if self.store.is_locked(&view.reference) {
             return false;
         }

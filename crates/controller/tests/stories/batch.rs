@@ -129,6 +129,27 @@ fn a_job_whose_last_pods_end_while_it_is_stopped_may_end() {
 }
 
 #[test]
+fn a_workload_that_is_deleted_while_its_job_ends_is_let_go() {
+    let mut world = world("4", &json!({}));
+    let a = world.put(job("a", 4));
+    world.settle();
+    running(&mut world, &a, 4);
+    let workload = ObjectRef::new(Kind::Workload, "default", world.key(&a).name);
+    world.delete(&workload);
+    // Its pods end while it is told to suspend.
+    world.step();
+    let condition = |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": "2026-01-01T00:00:10Z"});
+    world.edit(&a, |v| {
+        v["status"]["active"] = json!(0);
+        v["status"]["conditions"] =
+            json!([condition("Suspended"), condition("SuccessCriteriaMet"), condition("Complete")]);
+    });
+    world.settle();
+    assert!(!world.api.objects.contains_key(&workload));
+    assert!(world.json(&a)["status"]["startTime"].is_string(), "what has ended stays as it is");
+}
+
+#[test]
 fn fewer_pods_run_if_fewer_are_enough() {
     let mut world = world("3", &json!({}));
     let mut asks = job("a", 5);

@@ -19,7 +19,7 @@ use crate::suite::{Suite, tests};
 tests![whatever_happens_at_random_every_job_ends_and_nothing_moves_any_more,];
 
 /// The seed, and for how many seconds things happen.
-const VARIABLES: [(&str, u64); 2] = [("SLICEGATE_SOAK_SEED", 7), ("SLICEGATE_SOAK_SECONDS", 20)];
+const VARIABLES: [(&str, u64); 2] = [("SLICEGATE_SOAK_SEED", 7), ("SLICEGATE_SOAK_SECONDS", 15)];
 
 /// Two ClusterQueues that lend to each other; in one of them priorities preempt, the other takes back what it has lent.
 const QUEUES: &str = r"

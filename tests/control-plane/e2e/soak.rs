@@ -202,9 +202,8 @@ impl Soak<'_> {
                 "annotate"
             }
             73..78 => {
-                let active = self.dice.roll(2) == 0;
-                self.patch_any(api::WORKLOADS, &json!({"spec": {"active": active}})).await;
-                "activate or deactivate"
+                self.patch_any(api::WORKLOADS, &json!({"metadata": {"labels": {"example.com/note": "x"}}})).await;
+                "label a Workload"
             }
             78..82 => {
                 if let Some(workload) = self.any(api::WORKLOADS).await {
@@ -272,25 +271,16 @@ impl Soak<'_> {
     /// Everything may run again.
     async fn release(&self) -> Result<()> {
         let client = &self.cluster.client;
-        for queue in ["a", "b"] {
-            api::CLUSTER_QUEUES.patch(client, "", queue, &json!({"spec": {"stopPolicy": "None"}})).await?;
-        }
-        // One may be made anew meanwhile.
         let last = Instant::now() + Duration::from_secs(30);
-        loop {
-            let all = api::WORKLOADS.list(client, "default").await?;
-            let off = |w: &&Value| w.pointer("/spec/active") == Some(&json!(false)) && !is_true(w, "Finished");
-            let off: Vec<&Value> = all.iter().filter(off).collect();
-            if off.is_empty() {
-                return Ok(());
+        for queue in ["a", "b"] {
+            // An API server that was just started may be slow.
+            let patch = json!({"spec": {"stopPolicy": "None"}});
+            while let Err(error) = api::CLUSTER_QUEUES.patch(client, "", queue, &patch).await {
+                ensure!(Instant::now() < last, "{error}");
+                tokio::time::sleep(Duration::from_millis(200)).await;
             }
-            ensure!(Instant::now() < last, "Workloads stay inactive: {off:?}");
-            for workload in off {
-                let _ =
-                    api::WORKLOADS.patch(client, "default", name(workload), &json!({"spec": {"active": true}})).await;
-            }
-            tokio::time::sleep(Duration::from_millis(200)).await;
         }
+        Ok(())
     }
 }
 

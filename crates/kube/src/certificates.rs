@@ -290,6 +290,15 @@ async fn send(client: &Client, call: Call) -> Result<Value, kube::Error> {
     client.request::<Value>(request).await
 }
 
+/// What came of telling the API server about the webhook.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Told {
+    /// In how many definitions the webhook is written.
+    pub(crate) count: usize,
+    /// Whether one of them was changed.
+    pub(crate) changed: bool,
+}
+
 /// The definitions of Kueue's kinds that are converted, as they are told where.
 #[derive(Debug)]
 pub(crate) struct Definitions {
@@ -310,22 +319,17 @@ impl Definitions {
     }
 
     /// Tells the API server by which authority it knows the webhook, and where it is if it runs outside the cluster: in every
-    /// definition that is converted by a webhook. In how many that is.
+    /// definition that is converted by a webhook.
     ///
     /// # Errors
     /// If a definition cannot be read or changed.
-    pub(crate) async fn tell(
-        &mut self,
-        client: &Client,
-        bundle: &str,
-        url: Option<&str>,
-    ) -> Result<usize, kube::Error> {
+    pub(crate) async fn tell(&mut self, client: &Client, bundle: &str, url: Option<&str>) -> Result<Told, kube::Error> {
         let news = (bundle.to_owned(), url.map(str::to_owned));
         if self.told.as_ref() != Some(&news) {
             self.well.clear();
             self.told = Some(news);
         }
-        let mut count = 0;
+        let mut told = Told { count: 0, changed: false };
         for name in &self.names {
             let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
             // Schemas are long, and seldom change.
@@ -336,7 +340,7 @@ impl Definitions {
             };
             let version = |object: &Value| object["metadata"]["resourceVersion"].as_str().map(str::to_owned);
             if version(&metadata).is_some_and(|version| self.well.get(name) == Some(&version)) {
-                count += 1;
+                told.count += 1;
                 continue;
             }
             let mut definition = send(client, Call::get(path.clone())).await?;
@@ -353,13 +357,14 @@ impl Definitions {
                     accept: call::JSON,
                 };
                 definition = send(client, call).await?;
+                told.changed = true;
             }
-            count += 1;
+            told.count += 1;
             if let Some(version) = version(&definition) {
                 self.well.insert(name.clone(), version);
             }
         }
-        Ok(count)
+        Ok(told)
     }
 }
 

@@ -1,12 +1,11 @@
 //! Whether the process is well, and what it counted.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::StatusCode;
 use slicegate_api::Kind;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::http_server::{Answer, Asked};
 
@@ -16,6 +15,21 @@ const MOST_SCRAPES: usize = 16;
 /// Asks for Kueue's metrics as text.
 pub(crate) type Scrape = oneshot::Sender<String>;
 
+/// Whether the API server was told where objects are converted. It cuts all watches of a kind that it is told something new about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Announced {
+    /// Nothing is served that it must know of.
+    Nothing,
+    /// Not yet.
+    NotYet,
+    /// As far as it is the business of one that does not lead.
+    Standby,
+    /// As far as it is that of the leader.
+    Leader,
+    /// Whoever leads.
+    ForAll,
+}
+
 /// What `/healthz`, `/readyz` and `/metrics` tell. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Health(Arc<Inner>);
@@ -24,7 +38,8 @@ pub struct Health(Arc<Inner>);
 struct Inner {
     /// The kinds of which not all objects are known; `None` before the first look.
     unlisted: Mutex<Option<Vec<Kind>>>,
-    leading: AtomicBool,
+    leading: watch::Sender<bool>,
+    announced: watch::Sender<Announced>,
     requests: Mutex<BTreeMap<(String, u16), u64>>,
     scraper: mpsc::Sender<Scrape>,
     scrapes: Mutex<Option<mpsc::Receiver<Scrape>>>,
@@ -45,7 +60,8 @@ impl Health {
         let path = |name: &str| format!("/{}", name.trim_start_matches('/')).into();
         Self(Arc::new(Inner {
             unlisted: Mutex::default(),
-            leading: AtomicBool::new(false),
+            leading: watch::channel(false).0,
+            announced: watch::channel(Announced::Nothing).0,
             requests: Mutex::default(),
             scraper,
             scrapes: Mutex::new(Some(scrapes)),
@@ -59,7 +75,41 @@ impl Health {
     }
 
     pub(crate) fn set_leading(&self, leading: bool) {
-        self.0.leading.store(leading, Ordering::Relaxed);
+        let changed = self.0.leading.send_if_modified(|known| std::mem::replace(known, leading) != leading);
+        if changed && !leading {
+            // Another may tell its own.
+            self.0.announced.send_if_modified(|known| {
+                let is_stale = *known == Announced::Leader;
+                if is_stale {
+                    *known = Announced::Standby;
+                }
+                is_stale
+            });
+        }
+    }
+
+    /// Whether this process acts, and when that changes.
+    pub(crate) fn leading(&self) -> watch::Receiver<bool> {
+        self.0.leading.subscribe()
+    }
+
+    /// How far the API server was told where objects are converted.
+    pub(crate) fn announce(&self, announced: Announced) {
+        self.0.announced.send_if_modified(|known| std::mem::replace(known, announced) != announced);
+    }
+
+    /// The same, and when that changes.
+    pub(crate) fn announced(&self) -> watch::Receiver<Announced> {
+        self.0.announced.subscribe()
+    }
+
+    /// Whether a watch that begins now is not cut by what the API server has yet to be told.
+    pub(crate) fn may_watch(&self) -> bool {
+        match *self.0.announced.borrow() {
+            Announced::NotYet => false,
+            Announced::Standby => !self.is_leading(),
+            Announced::Nothing | Announced::Leader | Announced::ForAll => true,
+        }
     }
 
     /// Counts a request to the API server by its method and the code of its answer; 0: there was none.
@@ -87,7 +137,7 @@ impl Health {
 
     /// Whether this process acts.
     pub fn is_leading(&self) -> bool {
-        self.0.leading.load(Ordering::Relaxed)
+        *self.0.leading.borrow()
     }
 
     /// Requests to the API server so far, by method and code.
@@ -137,6 +187,26 @@ mod tests {
         assert_eq!(health.waits_for(), "not listed yet: Workload, Node\n");
         health.set_unlisted(Vec::new());
         assert_eq!((ask(&health, "/readyz"), ask(&health, "/else")), (StatusCode::OK, StatusCode::NOT_FOUND));
+    }
+
+    #[test]
+    fn watches_wait_for_what_the_api_server_is_told() {
+        let health = Health::default();
+        assert!(health.may_watch(), "nothing is served");
+        health.announce(Announced::NotYet);
+        assert!(!health.may_watch());
+        health.announce(Announced::Standby);
+        assert!(health.may_watch());
+        health.set_leading(true);
+        assert!(!health.may_watch(), "the leader tells its own");
+        health.announce(Announced::Leader);
+        assert!(health.may_watch());
+        health.set_leading(false);
+        health.set_leading(true);
+        assert!(!health.may_watch(), "another may have led meanwhile");
+        health.announce(Announced::ForAll);
+        health.set_leading(false);
+        assert!(health.may_watch());
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod call;
 mod certificates;
 mod connect;
 mod conversion;
+mod driver;
 mod events;
 mod failpoint;
 mod health;
@@ -22,6 +23,8 @@ mod perform;
 mod proxies;
 mod run;
 mod serve;
+#[cfg(test)]
+mod testing;
 mod url;
 mod watch;
 

@@ -15,7 +15,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::certificates::{CertificateError, CertificateSecret, Certificates, Definitions, SecretError};
 use crate::connect::reason;
-use crate::health::Health;
+use crate::health::{Announced, Health};
 use crate::http_server::{self, Handler, Limits};
 use crate::metrics::Process;
 use crate::{conversion, metrics};
@@ -26,6 +26,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Conversions of many objects side by side.
 const LONG_CONVERSIONS: usize = 2;
+
+/// How long the API server may take until it follows a definition that was changed.
+const SETTLING: Duration = Duration::from_millis(500);
 
 /// Where what is served; `None`: it is not.
 #[derive(Clone, Debug, Default)]
@@ -129,6 +132,7 @@ pub async fn serve(client: &Client, serving: Serving, health: &Health) -> Result
         let (what, limits) = ("the conversion webhook", Limits::OBJECTS);
         let started = servers.start(what, webhook.address, Some(shown), limits, handler).await?;
         servers.webhook = Some(started);
+        health.announce(Announced::NotYet);
         let keeper = Keeper {
             client: client.clone(),
             health: health.clone(),
@@ -174,14 +178,20 @@ struct Keeper {
 
 impl Keeper {
     async fn run(mut self) {
+        let mut leading = self.health.leading();
         let mut told: Option<usize> = None;
         let mut complained = None;
         let mut again = LOOK_AGAIN;
         loop {
+            let leads = *leading.borrow_and_update();
+            // Where the service leads to all of them, it does not matter who tells it.
+            let waits = self.webhook.url.is_some() && !leads;
             let shown = self.refresh().await;
-            let told_now = if self.settled { self.tell().await } else { Ok(None) };
+            let tells = !waits && (self.webhook.url.is_none() || self.health.is_leading());
+            let told_now = if self.settled && tells { self.tell().await } else { Ok(None) };
             let trouble = match shown.and(told_now) {
                 Ok(count) => {
+                    self.announce(leads);
                     if count.is_some() && count != told {
                         tracing::info!(definitions = count, "the API server knows where objects are converted");
                         told = count;
@@ -194,12 +204,23 @@ impl Keeper {
                 tracing::warn!(error = trouble, "v1beta1 objects may not be converted; trying again");
             }
             again = if trouble.is_none() { LOOK_AGAIN } else { again.saturating_mul(2).min(LOOK_EVERY) };
-            let well = trouble.is_none() && told.is_some_and(|count| count > 0);
+            let well = trouble.is_none() && (waits || told.is_some_and(|count| count > 0));
             complained = trouble;
-            // Who waits for the lead looks often, so that its own address is told at once when it leads.
-            let waits = self.webhook.url.is_some() && !self.health.is_leading();
-            tokio::time::sleep(if well && !waits { LOOK_EVERY } else { again }).await;
+            tokio::select! {
+                () = tokio::time::sleep(if well { LOOK_EVERY } else { again }) => {}
+                // Whoever takes the lead tells its own address at once.
+                _ = leading.changed() => {}
+            }
         }
+    }
+
+    /// Says how far the API server was told what would cut watches.
+    fn announce(&self, leads: bool) {
+        self.health.announce(match self.webhook.url {
+            None => Announced::ForAll,
+            Some(_) if leads && self.health.is_leading() => Announced::Leader,
+            Some(_) => Announced::Standby,
+        });
     }
 
     /// Shows the certificate that is to be shown now. One that cannot be read leaves the one before in place.
@@ -224,15 +245,18 @@ impl Keeper {
         Ok(())
     }
 
-    /// In how many definitions the webhook is written; `None` if another tells.
+    /// In how many definitions the webhook is written; `None` if there is nothing to tell.
     async fn tell(&mut self) -> Result<Option<usize>, String> {
-        let url = self.webhook.url.as_deref();
-        if self.current.authority.is_empty() || url.is_some() && !self.health.is_leading() {
+        if self.current.authority.is_empty() {
             return Ok(None);
         }
         let bundle = STANDARD.encode(self.current.authority.as_bytes());
-        let told = self.definitions.tell(&self.client, &bundle, url).await;
-        told.map(Some).map_err(|error| format!("the definitions cannot be changed: {}", reason(&error)))
+        let told = self.definitions.tell(&self.client, &bundle, self.webhook.url.as_deref()).await;
+        let told = told.map_err(|error| format!("the definitions cannot be changed: {}", reason(&error)))?;
+        if told.changed {
+            tokio::time::sleep(SETTLING).await;
+        }
+        Ok(Some(told.count))
     }
 }
 

@@ -20,6 +20,7 @@ tests![
     the_life_of_a_job_takes_four_writes,
     v1beta1_waits_for_the_controller,
     the_webhook_keeps_its_authority,
+    a_new_authority_cuts_no_watch,
     the_role_is_enough,
     probes_and_metrics_tell_how_it_is,
 ];
@@ -178,6 +179,34 @@ async fn the_webhook_keeps_its_authority(suite: &mut Suite) -> Result<()> {
     ensure_eq!(text(&secret, "/data/ca.crt"), first, "the authority in the Secret");
     // v1beta1 is served from the first moment.
     cluster.kubectl.apply(&QUEUES.replace("v1beta2", "v1beta1")).await.map(drop)
+}
+
+/// The API server cuts the watches of a kind whose definition changes: whoever starts tells it of a new authority first.
+async fn a_new_authority_cuts_no_watch(suite: &mut Suite) -> Result<()> {
+    let folder = suite.test_folder();
+    let cluster = suite.shared().await?;
+    slicegate::install(cluster).await?;
+    cluster
+        .kubectl
+        .run(&["delete", "secret", "kueue-webhook-server-cert", "-n", NAMESPACE, "--ignore-not-found"])
+        .await?;
+    let before = cluster.requests()?.len();
+    let controller = Slicegate::start(cluster, &folder, &Options::default()).await?;
+    // As long as the API server takes to cut them.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let requests: Vec<Request> = cluster.requests()?.split_off(before);
+    let ours = |verb: &str, resource: &str| {
+        // A storage that is made anew may first ask to wait.
+        let of_it = |r: &&Request| r.user == CONTROLLER && r.verb == verb && r.resource == resource && r.code < 300;
+        requests.iter().filter(of_it).count()
+    };
+    ensure!(ours("patch", "customresourcedefinitions") > 0, "the API server was told nothing");
+    for resource in ["workloads", "clusterqueues", "localqueues", "cohorts", "resourceflavors"] {
+        let seen = (ours("list", resource), ours("watch", resource));
+        ensure_eq!(seen, (1, 1), "lists of {resource}, and how often watches of it began or ended");
+    }
+    drop(controller);
+    Ok(())
 }
 
 async fn the_role_is_enough(suite: &mut Suite) -> Result<()> {

@@ -317,6 +317,9 @@ async fn of_two_controllers_one_acts(suite: &mut Suite) -> Result<()> {
     runs("e").await?;
     let took = ended.elapsed();
     ensure!(took < Duration::from_secs(LEASE), "it took {took:?} although the Lease was given back");
+    // In a new cluster garbage is first collected after half a minute.
+    let wait = Wait::new(&cluster.client, api::WORKLOADS, "default").limit(Duration::from_secs(40));
+    wait.until("that of a gone", |all| !all.keys().any(|(_, name)| name.starts_with("job-a-"))).await?;
 
     let requests = cluster.requests()?;
     let mut turns: Vec<&str> = Vec::new();

@@ -14,7 +14,6 @@ mod provisioning;
 mod queues;
 mod recordings;
 mod scene;
-mod soak;
 mod suite;
 mod survival;
 mod tutorials;
@@ -61,7 +60,6 @@ fn all() -> Vec<&'static Test> {
         queues::TESTS,
         deletion::TESTS,
         life::TESTS,
-        soak::TESTS,
         load::TESTS,
     ];
     modules.into_iter().flatten().collect()

@@ -1,4 +1,6 @@
-//! What users, administrators and crashes do at random, and what holds all the same.
+//! What users, administrators and crashes do at random, by a seed, and what holds all the same: once everything may run again
+//! every job ends, no rule was broken, nothing is left over, and nothing is written any more. `SLICEGATE_SOAK_SEED` and
+//! `SLICEGATE_SOAK_SECONDS` choose another seed and a longer time.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,9 +16,7 @@ use tokio::time::Instant;
 
 use crate::objects;
 use crate::scene::CONFIGURATION;
-use crate::suite::{Suite, tests};
-
-tests![whatever_happens_at_random_every_job_ends_and_nothing_moves_any_more,];
+use crate::suite::Suite;
 
 /// The seed, and for how many seconds things happen.
 const VARIABLES: [(&str, u64); 2] = [("SLICEGATE_SOAK_SEED", 7), ("SLICEGATE_SOAK_SECONDS", 15)];
@@ -314,7 +314,9 @@ async fn all_end(cluster: &Cluster, limit: Duration) -> Result<()> {
     Ok(())
 }
 
-async fn whatever_happens_at_random_every_job_ends_and_nothing_moves_any_more(suite: &mut Suite) -> Result<()> {
+pub(super) async fn whatever_happens_at_random_every_job_ends_and_nothing_moves_any_more(
+    suite: &mut Suite,
+) -> Result<()> {
     let folder = suite.test_folder();
     let cluster = suite.shared().await?;
     slicegate::install(cluster).await?;

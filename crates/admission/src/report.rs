@@ -10,6 +10,8 @@ pub enum InactiveReason {
     Terminating,
     /// Its stop policy.
     Stopped,
+    /// Its spec breaks a rule: which one.
+    Invalid(Box<str>),
     /// Flavors that do not exist.
     FlavorNotFound(Vec<Box<str>>),
     /// Admission checks that do not exist.

@@ -221,6 +221,10 @@ pub struct Controller {
     pub(crate) told_checks: BTreeMap<Key, String>,
     /// Workloads whose end was recorded as an Event.
     pub(crate) told_finished: BTreeSet<Key>,
+    /// What is wrong with objects, by reason, as it was last told.
+    pub(crate) complaints: BTreeMap<ObjectRef, BTreeMap<&'static str, String>>,
+    /// Names of Workloads that jobs cannot have because other Workloads have them.
+    pub(crate) taken_names: BTreeMap<ObjectRef, ObjectRef>,
     /// Objects that could not be made, and why.
     pub(crate) create_errors: BTreeMap<ObjectRef, String>,
     /// Workloads whose admission the API server refused: they do not compete until it is tried again, so that others can have
@@ -263,6 +267,8 @@ impl Controller {
             parked: false,
             told_checks: BTreeMap::new(),
             told_finished: BTreeSet::new(),
+            complaints: BTreeMap::new(),
+            taken_names: BTreeMap::new(),
             create_errors: BTreeMap::new(),
             set_aside: BTreeSet::new(),
             unseen_jobs: BTreeMap::new(),
@@ -291,6 +297,7 @@ impl Controller {
                 flight.gone = Some(object.clone());
             }
             self.finalizers_due |= CONFIGURATION.contains(&object.kind());
+            self.complaints.remove(&object.reference());
             self.mark(object, old.as_ref());
             self.fail_gone(now, &object.reference());
         }
@@ -625,6 +632,9 @@ impl Controller {
         }
         match object.kind() {
             Kind::Workload => {
+                // Somebody may have taken it from its job.
+                self.dirty.extend(old.and_then(|old| owner_ref(old.metadata())));
+                self.dirty.extend(self.taken_names.remove(&reference));
                 if let Some(job) = owner_ref(object.metadata()) {
                     for child in self.store.owned(self.store.get(&job).map_or("", Object::uid)) {
                         if jobs::KINDS.contains(&child.kind) {

@@ -11,8 +11,8 @@ use slicegate_workload::{
     Timestamp, TopologySpec, Workload,
 };
 
-use crate::controller::{Controller, Report, event};
-use crate::io::EventType;
+use crate::complaints::INVALID;
+use crate::controller::{Controller, Report};
 use crate::jobs::as_job;
 use crate::store::{key_of, owner_ref};
 use crate::{keys, pods};
@@ -121,12 +121,52 @@ impl Controller {
     /// The value, if it could be converted; otherwise an Event says what is wrong with the object.
     fn converted<T>(&mut self, reference: &ObjectRef, result: Result<T, convert::ConvertError>) -> Option<T> {
         match result {
-            Ok(value) => Some(value),
+            Ok(value) => {
+                self.settle_complaint(reference, INVALID);
+                Some(value)
+            }
             Err(error) => {
-                self.out.events.push(event(reference, EventType::Warning, "Invalid", error.to_string()));
+                self.complain(reference, INVALID, error.to_string());
                 None
             }
         }
+    }
+
+    /// A ClusterQueue. One that breaks a rule admits nothing; what its workloads hold stays counted.
+    fn read_cluster_queue(&mut self, object: &Object, queue: &kueue::ClusterQueue) -> Option<ClusterQueueSpec> {
+        let reference = object.reference();
+        let broken = self.broken_rules(object);
+        let (spec, error) = match convert::cluster_queue(queue) {
+            Ok(spec) => (Some(spec), None),
+            Err(error) => {
+                let mut rest = queue.clone();
+                rest.spec.namespace_selector = None;
+                rest.spec.fair_sharing = None;
+                let known = || self.fed.cluster_queues.get(&reference.name).map(|q| (**q).clone());
+                (convert::cluster_queue(&rest).ok().or_else(known), Some(format!("{}: {}", error.path, error.problem)))
+            }
+        };
+        let Some(wrong) = broken.or(error) else {
+            self.settle_complaint(&reference, INVALID);
+            return spec;
+        };
+        self.complain(&reference, INVALID, format!("{reference}: {wrong}"));
+        spec.map(|spec| ClusterQueueSpec { invalid: Some(wrong.into()), ..spec })
+    }
+
+    /// A Workload. One that holds quota holds it whatever somebody made of its pods.
+    fn read_workload(&mut self, reference: &ObjectRef, workload: &kueue::Workload) -> Option<Workload> {
+        let result = convert::workload(workload);
+        let failed = result.is_err();
+        let read = self.converted(reference, result);
+        if !failed || workload.status.admission.is_none() {
+            return read;
+        }
+        let mut rest = workload.clone();
+        for pod_set in &mut rest.spec.pod_sets {
+            pod_set.template.spec = None;
+        }
+        convert::workload(&rest).ok()
     }
 
     /// Tells the engine what became of an object, if that matters to it, and marks what else it matters to.
@@ -136,7 +176,7 @@ impl Controller {
         match reference.kind {
             Kind::ClusterQueue => {
                 let spec = match &object {
-                    Some(Object::ClusterQueue(q)) => self.converted(reference, convert::cluster_queue(q)),
+                    Some(object @ Object::ClusterQueue(q)) => self.read_cluster_queue(object, q),
                     _ => None,
                 };
                 match news(&mut self.fed.cluster_queues, name, spec.map(Arc::new)) {
@@ -159,7 +199,9 @@ impl Controller {
             Kind::LocalQueue => {
                 let key = key_of(reference);
                 let spec = match &object {
-                    Some(Object::LocalQueue(q)) => self.converted(reference, convert::local_queue(q)),
+                    Some(Object::LocalQueue(q)) => self
+                        .converted(reference, convert::local_queue(q))
+                        .or_else(|| self.fed.local_queues.get(&key).cloned()),
                     _ => None,
                 };
                 match news(&mut self.fed.local_queues, &key, spec) {
@@ -174,22 +216,30 @@ impl Controller {
             }
             Kind::Cohort => {
                 let spec = match &object {
-                    Some(Object::Cohort(c)) => self.converted(reference, convert::cohort(c)),
+                    Some(Object::Cohort(c)) => {
+                        self.converted(reference, convert::cohort(c)).or_else(|| self.fed.cohorts.get(name).cloned())
+                    }
                     _ => None,
                 };
                 match news(&mut self.fed.cohorts, name, spec) {
                     News::Same => return,
                     News::Set(spec) => {
                         if let Err(cycle) = self.engine.set_cohort(now, spec) {
-                            self.out.events.push(event(reference, EventType::Warning, "Cycle", cycle.to_string()));
+                            self.complain(reference, "Cycle", cycle.to_string());
+                        } else {
+                            self.settle_complaint(reference, "Cycle");
                         }
                     }
                     News::Gone => self.engine.remove_cohort(now, name),
                 }
+                // Whether they are in or below a cycle may have changed.
+                self.mark_workloads(|w| w.status.admission.is_none() && !w.is_finished());
             }
             Kind::ResourceFlavor => {
                 let spec = match &object {
-                    Some(Object::ResourceFlavor(f)) => self.converted(reference, convert::flavor(f)),
+                    Some(Object::ResourceFlavor(f)) => {
+                        self.converted(reference, convert::flavor(f)).or_else(|| self.fed.flavors.get(name).cloned())
+                    }
                     _ => None,
                 };
                 match news(&mut self.fed.flavors, name, spec) {
@@ -372,10 +422,7 @@ impl Controller {
     fn feed_workload(&mut self, now: Timestamp, reference: &ObjectRef, object: Option<&Object>) {
         let key = key_of(reference);
         let workload = match object {
-            Some(Object::Workload(w)) => {
-                let result = convert::workload(w);
-                self.converted(reference, result)
-            }
+            Some(Object::Workload(w)) => self.read_workload(reference, w),
             _ => None,
         };
         let Some(workload) = workload else {

@@ -5,6 +5,7 @@
 //! clock and performs no I/O, so the same controller runs against a real cluster, a simulated one or a recording.
 
 pub mod checks;
+mod complaints;
 mod config;
 mod configuration_file;
 mod controller;

@@ -189,7 +189,9 @@ fn event(
         regarding["uid"] = uid.into();
         regarding["resourceVersion"] = version.into();
     }
+    // A part of a name ends with a letter or digit.
     let base: String = object.name.chars().take(220).collect();
+    let base = base.trim_end_matches(['-', '.']);
     json!({
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
@@ -221,6 +223,20 @@ mod tests {
     use slicegate_api::ObjectRef;
 
     use super::*;
+
+    #[test]
+    fn a_long_name_is_cut_where_a_name_may_end() {
+        let name = format!("{}-.-{}", "a".repeat(217), "b".repeat(30));
+        let record = EventRecord {
+            object: ObjectRef::new(Kind::ClusterQueue, "", name.as_str()),
+            kind: EventType::Normal,
+            reason: "r".into(),
+            note: "n".into(),
+        };
+        let event = event(&record, None, "x", 1, 1);
+        assert_eq!(event["metadata"]["name"], format!("{}.1.1", "a".repeat(217)));
+        assert_eq!(event["regarding"]["name"], name);
+    }
 
     #[test]
     fn a_namespace_that_ends_is_no_missing_right() {

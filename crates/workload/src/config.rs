@@ -179,6 +179,8 @@ pub struct ClusterQueueSpec {
     pub concurrent_admission: Option<Option<Box<str>>>,
     /// Whether it is being deleted.
     pub deleting: bool,
+    /// What is wrong with it, where nobody refused it: it admits nothing then.
+    pub invalid: Option<Box<str>>,
     /// The generation of the spec.
     pub generation: i64,
 }

@@ -8,6 +8,7 @@ mod life;
 mod likeness;
 mod load;
 mod objects;
+mod peer;
 mod policy;
 mod preemption;
 mod provisioning;
@@ -39,6 +40,7 @@ Tests on a real control plane.
     e2e --list        their names
     e2e --build       only build the control plane's programs
     e2e --keep        keep the logs of tests that pass, too
+    e2e --kueue       those that need Kueue itself, too: it is built for five minutes more the first time
 
 Environment: SLICEGATE_CACHE (else XDG_CACHE_HOME or ~/.cache) holds the built programs, SLICEGATE_SHARED the tutorials' files and
 the recordings, SLICEGATE_BIN the program under test (else the one beside this program).";
@@ -62,6 +64,7 @@ fn all() -> Vec<&'static Test> {
         queues::TESTS,
         deletion::TESTS,
         life::TESTS,
+        peer::TESTS,
         load::TESTS,
     ];
     modules.into_iter().flatten().collect()
@@ -95,6 +98,17 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    let kueue = if has("--kueue") {
+        match build::kueue(&mut |what| println!("{what}")) {
+            Ok(kueue) => Some(kueue),
+            Err(error) => {
+                eprintln!("error: {error}");
+                return ExitCode::from(2);
+            }
+        }
+    } else {
+        None
+    };
     if has("--build") {
         return ExitCode::SUCCESS;
     }
@@ -107,7 +121,7 @@ fn main() -> ExitCode {
         }
     };
     let failed = runtime.block_on(async {
-        let suite = Suite::new(programs, folder.clone());
+        let suite = Suite::new(programs, kueue, folder.clone());
         tokio::select! {
             failed = run(suite, &tests) => Some(failed),
             () = interrupted() => None,

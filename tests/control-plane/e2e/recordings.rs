@@ -1,5 +1,6 @@
 //! What happened on a control plane with Kueue, version by version: files that lie beside the checkout.
 
+use std::collections::BTreeMap;
 use std::io::BufReader;
 use std::path::Path;
 
@@ -38,4 +39,63 @@ impl Recording {
     pub(crate) fn conditions(&self, workload: &str) -> Vec<String> {
         condition_changes(self.versions("workloads", workload), false)
     }
+
+    /// The manifest that an object was made of with `kubectl apply`.
+    pub(crate) fn manifest(&self, kind: &str, named: &str) -> Result<String> {
+        let first = self.versions(kind, named).find(|o| name(o) == named);
+        let pointer = "/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration";
+        let manifest = first.map(|o| text(o, pointer)).filter(|m| !m.is_empty());
+        manifest.map(str::to_owned).doing(format!("what {kind} {named} was made of, in the recording"))
+    }
+
+    /// All that happened until a time, in seconds.
+    pub(crate) fn until(&self, seconds: f64) -> impl Iterator<Item = Version<'_>> {
+        let lines =
+            self.lines.iter().take_while(move |l| l.get("t").and_then(Value::as_f64).is_some_and(|t| t <= seconds));
+        lines.filter_map(|l| {
+            Some(Version { kind: text(l, "/kind"), gone: text(l, "/type") == "DELETED", object: l.get("object")? })
+        })
+    }
+}
+
+/// A version of an object.
+#[derive(Clone, Copy)]
+pub(crate) struct Version<'a> {
+    /// The kind's plural.
+    pub(crate) kind: &'a str,
+    /// Whether it is gone.
+    pub(crate) gone: bool,
+    pub(crate) object: &'a Value,
+}
+
+/// What is there after all these versions: by kind, name without its generated end, and number, in the order in which it came.
+pub(crate) fn there<'a>(versions: impl Iterator<Item = Version<'a>>) -> BTreeMap<(&'a str, String, usize), &'a Value> {
+    let mut now: Vec<Version<'a>> = Vec::new();
+    for version in versions {
+        let uid = |v: &Version<'_>| (v.kind.to_owned(), text(v.object, "/metadata/uid").to_owned());
+        let known = now.iter().position(|v| uid(v) == uid(&version));
+        match known {
+            Some(at) if version.gone => drop(now.remove(at)),
+            Some(at) => now.splice(at..=at, [version]).for_each(drop),
+            None if version.gone => {}
+            None => now.push(version),
+        }
+    }
+    let mut named = BTreeMap::new();
+    for version in now {
+        let stable = match version.kind {
+            // How far a pod has come is compared, and not which of several has.
+            "pods" => {
+                format!("{} {}", text(version.object, "/metadata/generateName"), text(version.object, "/status/phase"))
+            }
+            "workloads" => name(version.object).rsplit_once('-').map_or("", |(stable, _)| stable).to_owned(),
+            _ => name(version.object).to_owned(),
+        };
+        let mut number = 0;
+        while named.contains_key(&(version.kind, stable.clone(), number)) {
+            number += 1;
+        }
+        named.insert((version.kind, stable, number), version.object);
+    }
+    named
 }

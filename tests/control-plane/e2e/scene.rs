@@ -33,7 +33,9 @@ pub(crate) struct Scene<'a> {
     pub(crate) cluster: &'a Cluster,
     pub(crate) gke: Gke,
     pub(crate) observer: Observer,
-    _controller: Slicegate,
+    controller: RefCell<Option<Slicegate>>,
+    options: slicegate::Options,
+    folder: PathBuf,
     log: PathBuf,
 }
 
@@ -52,8 +54,23 @@ impl<'a> Scene<'a> {
         let options =
             slicegate::Options { configuration: Some(configuration.to_owned()), ..slicegate::Options::default() };
         let log = folder.join(format!("{}.log", options.name));
-        let controller = Slicegate::start(cluster, &folder, &options).await?;
-        Ok(Self { cluster, gke, observer, _controller: controller, log })
+        let controller = RefCell::new(Some(Slicegate::start(cluster, &folder, &options).await?));
+        Ok(Self { cluster, gke, observer, controller, options, folder, log })
+    }
+
+    /// Asks the controller to end, and waits until it has.
+    pub(crate) async fn stop_controller(&self) -> Result<()> {
+        let controller = self.controller.take();
+        let status = controller.doing("a controller that runs")?.terminate().await?;
+        ensure!(status.success(), "the controller ended with {status}");
+        Ok(())
+    }
+
+    /// Starts the controller again.
+    pub(crate) async fn start_controller(&self) -> Result<()> {
+        let controller = Slicegate::start(self.cluster, &self.folder, &self.options).await?;
+        self.controller.replace(Some(controller));
+        Ok(())
     }
 
     /// `kubectl apply` of manifests.

@@ -37,11 +37,18 @@ pub(crate) struct Suite {
     started: usize,
     trusted: bool,
     skipped: Option<&'static str>,
+    /// Kueue, if it is there.
+    kueue: Option<PathBuf>,
 }
 
 impl Suite {
-    pub(crate) fn new(programs: Arc<Programs>, folder: PathBuf) -> Self {
-        Self { programs, folder, name: "", shared: None, started: 0, trusted: true, skipped: None }
+    pub(crate) fn new(programs: Arc<Programs>, kueue: Option<PathBuf>, folder: PathBuf) -> Self {
+        Self { programs, folder, name: "", shared: None, started: 0, trusted: true, skipped: None, kueue }
+    }
+
+    /// Kueue itself, if it is to be compared with.
+    pub(crate) fn kueue(&self) -> Option<PathBuf> {
+        self.kueue.clone()
     }
 
     /// A test begins. Says where to look if it fails.

@@ -1,6 +1,8 @@
 //! What becomes of the controller's work when it, the API server or the way between them fails, when others are in its way, and
 //! when there are two.
 
+mod soak;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,6 +19,7 @@ use tokio::time::Instant;
 
 use crate::controller::{all_complete, configuration, is_running, job, stage, with_priority};
 use crate::suite::{Suite, tests};
+use soak::whatever_happens_at_random_every_job_ends_and_nothing_moves_any_more;
 
 tests![
     killed_after_every_write_nothing_is_lost,
@@ -26,6 +29,7 @@ tests![
     others_who_write_the_same_objects_do_no_harm,
     what_cannot_be_written_is_taken_back,
     of_two_controllers_one_acts,
+    whatever_happens_at_random_every_job_ends_and_nothing_moves_any_more,
 ];
 
 /// Jobs that wait, preempt, are preempted, deleted and complete: three are left at the end.

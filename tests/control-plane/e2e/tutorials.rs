@@ -1,111 +1,36 @@
-//! Both tutorials, their files as they are.
+//! What was recorded with Kueue, played again: both tutorials, their files as they are, and smaller stories.
+
+mod stage;
+mod stories;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use slicegate_control_plane::api::{self, Resource, is_true, name, text};
-use slicegate_control_plane::cluster::Cluster;
-use slicegate_control_plane::gke::{Gke, Pool, Settings};
+use slicegate_control_plane::api::{self, is_true, name, text};
+use slicegate_control_plane::gke::{Pool, Settings};
 use slicegate_control_plane::manifest::{documents, fill};
-use slicegate_control_plane::observe::Observer;
-use slicegate_control_plane::slicegate::{self, Slicegate};
 use slicegate_control_plane::wait::{Objects, Wait};
 use slicegate_control_plane::{Context as _, Error, Result, Value, ensure, ensure_eq};
 
-use crate::likeness::{differences, timeless};
-use crate::recordings::Recording;
 use crate::suite::{Suite, tests};
+use stage::{Files, Stage};
+use stories::{
+    as_recorded_when_a_high_priority_preempts, as_recorded_when_a_part_of_a_job_is_admitted,
+    as_recorded_when_a_quota_is_raised, as_recorded_when_jobs_are_deleted,
+};
 
 tests![
     the_multislice_tutorial_with_the_largest_first,
     the_multislice_tutorial_in_the_order_of_its_file,
     the_multislice_tutorial_with_preemption,
     the_dws_tutorial,
+    as_recorded_when_a_quota_is_raised,
+    as_recorded_when_a_high_priority_preempts,
+    as_recorded_when_jobs_are_deleted,
+    as_recorded_when_a_part_of_a_job_is_admitted,
 ];
-
-/// In what objects differ from recorded ones, and why: the recordings are of an older Kueue, with webhooks, and of another player.
-const KNOWN: [(&str, &str, &str); 21] = [
-    ("JobSet", "workload-slice-name: null", "only elastic jobs are told the first slice of their chain"),
-    ("JobSet", "/status/conditions:", "its controller may not have seen that it was suspended for a moment"),
-    ("Pod", "workload-slice-name: null", "as in its JobSet"),
-    ("Pod", "/metadata/name:", "generated"),
-    ("Pod", "/spec/nodeSelector/cloud.google.com~1gke-nodepool:", "the pool that its leader came to"),
-    ("Pod", "/spec/nodeName:", "the player names nodes as GKE does"),
-    ("Pod", "/status/", "the kubelet is played"),
-    (
-        "Workload",
-        "/podSetAssignments/0/resourceUsage/",
-        "the head of a RayJob is counted with its autoscaler's container",
-    ),
-    ("Workload", "/podSets/0/template/spec/containers:", "so it is there among its containers"),
-    ("Workload", "/metadata/finalizers:", "who has finished keeps its finalizer until it is deleted: a write less"),
-    ("Workload", "/status/conditions/2/message:", "the dashboard's words"),
-    ("Workload", "/status/reclaimablePods", "as much as was seen before the end"),
-    ("Workload", "/status/admissionChecks/0/message:", "DWS's words"),
-    (
-        "RayJob",
-        "/metadata/annotations/kueue.x-k8s.io~1raycluster-",
-        "Kueue's own notes about the size of the RayCluster",
-    ),
-    (
-        "RayJob",
-        "/template/spec/schedulingGates:",
-        "no webhook puts the gate into the RayCluster: its template must have it",
-    ),
-    ("RayJob", "/spec/submitterPodTemplate:", "the submitter, too, runs where it has quota"),
-    ("RayJob", "/status/", "KubeRay's, with generated names and the dashboard's words"),
-    ("ProvisioningRequest", "/status/conditions/", "DWS's words"),
-    ("ProvisioningRequest", "/status/provisioningClassDetails:", "DWS tells the node pool"),
-    ("ClusterQueue", "/resources/1/name:", "in the order of the quotas; in Kueue, of their names"),
-    ("ClusterQueue", "/resources/2/name:", "likewise"),
-];
-
-/// The folder of the tutorials and the recordings.
-struct Files(PathBuf);
-
-impl Files {
-    /// `None`, and said so, if they are not there.
-    fn find(suite: &mut Suite) -> Option<Self> {
-        let found = std::env::var_os("SLICEGATE_SHARED").filter(|f| !f.is_empty()).map(|f| Self(f.into()));
-        if found.is_none() {
-            suite.skip("SLICEGATE_SHARED is not set: it holds the tutorials' own files and the recordings");
-        }
-        found
-    }
-
-    fn tutorial(&self, path: &str) -> Result<String> {
-        let path = self.0.join("tutorials").join(path);
-        std::fs::read_to_string(&path).doing(path.display())
-    }
-
-    fn recording(&self, name: &str) -> Result<Recording> {
-        Recording::read(&self.0.join("recordings").join(format!("{name}.jsonl.xz")))
-    }
-}
-
-/// What every tutorial begins with: a cluster with node pools, a controller, an observer.
-struct Stage<'a> {
-    cluster: &'a Cluster,
-    gke: Gke,
-    observer: Observer,
-    _controller: Slicegate,
-}
 
 impl<'a> Stage<'a> {
-    async fn set(suite: &'a mut Suite, settings: Settings, pools: Vec<Pool>) -> Result<Self> {
-        let folder = suite.test_folder();
-        let cluster = suite.shared().await?;
-        slicegate::install(cluster).await?;
-        let gke = Gke::start(cluster, settings).await?;
-        gke.add_pools(pools).await?;
-        let observer = Observer::start(cluster).await?;
-        let args = vec!["--feature-gates=ElasticJobsViaWorkloadSlices=true".to_owned()];
-        let options = slicegate::Options { args, ..slicegate::Options::default() };
-        let controller = Slicegate::start(cluster, &folder, &options).await?;
-        Ok(Self { cluster, gke, observer, _controller: controller })
-    }
-
     /// The three slices of the multislice tutorial. Pods run until the test ends them.
     async fn multislice(suite: &'a mut Suite) -> Result<Self> {
         let slice = |name: &str| Pool::tpu(name, "ct5lp-hightpu-4t", "2x4");
@@ -161,43 +86,6 @@ impl<'a> Stage<'a> {
         Ok(rows.map(|r| [r.get(1), r.get(2)].map(|c| c.cloned().unwrap_or_default()).join(" ")).collect())
     }
 
-    /// Fails unless the conditions of Workloads changed in the order of a recording.
-    ///
-    /// One difference is known: since the recordings were made, whoever waits is also told that it is not admitted.
-    fn as_recorded(&self, recording: &Recording, workloads: &[&str]) -> Result<()> {
-        for prefix in workloads {
-            let name = self.observer.name(api::WORKLOADS, prefix)?;
-            let mut ours = self.observer.conditions(api::WORKLOADS, "default", &name, false);
-            let first = ours
-                .iter()
-                .position(|c| c.starts_with("Admitted="))
-                .filter(|&i| ours.get(i).is_some_and(|c| c.ends_with("False")));
-            if let Some(first) = first {
-                ours.remove(first);
-            }
-            ensure_eq!(ours, recording.conditions(prefix), "conditions of {name}");
-        }
-        Ok(())
-    }
-
-    /// In what the last version of an object that a function approves of differs from the recorded one.
-    fn unlike(
-        &self,
-        recording: &Recording,
-        kind: Resource,
-        prefix: &str,
-        good: impl Fn(&Value) -> bool,
-    ) -> Result<Vec<String>> {
-        let all = self.observer.all();
-        let of_kind = all.iter().filter(|s| s.kind == kind.plural).map(|s| &s.object);
-        let ours = of_kind.filter(|o| name(o).starts_with(prefix) && good(o)).last();
-        let ours = ours.doing(format!("{} {prefix}*", kind.plural))?;
-        let theirs = recording.last(kind.plural, prefix, good)?;
-        let mut found = differences(&timeless(ours), &timeless(&theirs));
-        found.retain(|d| !KNOWN.iter().any(|(of, part, _)| *of == kind.kind && d.contains(part)));
-        Ok(found.into_iter().map(|d| format!("{} {}: {d}", kind.kind, name(ours))).collect())
-    }
-
     /// Fails unless each Job of a JobSet was done in a node pool of its own.
     ///
     /// Pods that did not come to their end do not count: without a webhook that suspends them, jobs may start before the
@@ -217,18 +105,6 @@ impl<'a> Stage<'a> {
         let pools: BTreeSet<&String> = places.iter().map(|(_, pool)| pool).collect();
         ensure!(places.len() == slices && pools.len() == slices, "{slices} slices of {job_set} in pools: {places:?}");
         Ok(())
-    }
-
-    /// Ends a tutorial: the rules hold, and if not, or if something failed, all that was seen is kept.
-    async fn end(self, folder: PathBuf, result: Result<()>) -> Result<()> {
-        let result = match result {
-            Ok(()) => self.observer.must_be_clean().await,
-            failed => failed,
-        };
-        if result.is_err() {
-            self.observer.write(&folder.join("observed.jsonl"))?;
-        }
-        result
     }
 }
 

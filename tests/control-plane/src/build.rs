@@ -30,6 +30,9 @@ const PROGRAMS: [Program; 7] = [
     Program { module: "kuberay", name: "kuberay", package: "github.com/ray-project/kuberay/ray-operator" },
 ];
 
+/// Kueue itself, to be compared with.
+const KUEUE: Program = Program { module: "kueue", name: "kueue", package: "sigs.k8s.io/kueue/cmd/kueue" };
+
 const JOBSET: &str = "sigs.k8s.io/jobset";
 const KUBERAY: &str = "github.com/ray-project/kuberay/ray-operator";
 const AUTOSCALER_APIS: &str = "k8s.io/autoscaler/cluster-autoscaler/apis";
@@ -113,6 +116,15 @@ pub fn programs(say: &mut dyn FnMut(&str)) -> Result<Programs> {
         kuberay_crds: kuberay_module.join("config/crd/bases"),
         provisioning_crds: autoscaler_module.join("config/crd"),
     })
+}
+
+/// Builds Kueue if it is not built yet.
+///
+/// # Errors
+/// If its modules cannot be had, or something does not compile.
+pub fn kueue(say: &mut dyn FnMut(&str)) -> Result<PathBuf> {
+    let modules = Path::new(env!("CARGO_MANIFEST_DIR")).join("go");
+    built(&modules, &cache()?, &KUEUE, say)
 }
 
 /// The linker's flags. kube-apiserver refuses to run without a version.
@@ -201,7 +213,7 @@ mod tests {
 
     #[test]
     fn every_program_has_a_pinned_module() {
-        for program in &PROGRAMS {
+        for program in PROGRAMS.iter().chain([&KUEUE]) {
             let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("go").join(program.module);
             let text = fs::read_to_string(folder.join("go.mod")).unwrap();
             let tool = text.lines().any(|l| l.trim().trim_start_matches("tool ") == program.package);

@@ -32,6 +32,9 @@ pub(super) fn inactive(spec: &ClusterQueueSpec, facts: &Facts<'_>) -> Vec<Inacti
     if spec.stop_policy != StopPolicy::None {
         reasons.push(InactiveReason::Stopped);
     }
+    if let Some(why) = &spec.invalid {
+        reasons.push(InactiveReason::Invalid(why.clone()));
+    }
     let flavors: BTreeSet<&str> = spec.resource_groups.iter().flat_map(|g| &g.flavors).map(|f| &*f.name).collect();
     let exists = |name: &str| facts.names.flavor(name).and_then(|id| facts.flavors.get(id));
     // In the order in which the spec names them, each once.
@@ -124,10 +127,17 @@ pub(super) fn activity(reasons: &[InactiveReason]) -> Activity {
     }
 }
 
+/// The same of one that is in or below a cycle of Cohorts.
+pub(super) fn cyclic() -> Activity {
+    let message = "Can't admit new workloads: is in or below a cycle of Cohorts.".into();
+    Activity { active: false, reason: "CohortCycle", message }
+}
+
 fn word(reason: &InactiveReason) -> &'static str {
     match reason {
         InactiveReason::Terminating => "Terminating",
         InactiveReason::Stopped => "Stopped",
+        InactiveReason::Invalid(_) => "Invalid",
         InactiveReason::FlavorNotFound(_) => "FlavorNotFound",
         InactiveReason::AdmissionCheckNotFound(_) => "AdmissionCheckNotFound",
         InactiveReason::AdmissionCheckInactive(_) => "AdmissionCheckInactive",
@@ -142,6 +152,7 @@ fn text(reason: &InactiveReason) -> String {
     match reason {
         InactiveReason::Terminating => "is terminating".to_owned(),
         InactiveReason::Stopped => "is stopped".to_owned(),
+        InactiveReason::Invalid(why) => why.to_string(),
         InactiveReason::FlavorNotFound(names) => format!("references missing ResourceFlavor(s): {}", names.join(",")),
         InactiveReason::AdmissionCheckNotFound(names) => {
             format!("references missing AdmissionCheck(s): {}", names.join(","))

@@ -50,9 +50,7 @@ impl Engine {
         if matches!(self.places.get(id), Place::Waiting(_)) {
             return plain(Verdict::Wait, Cause::Backoff);
         }
-        let inactive =
-            self.state.queue(node).filter(|q| !q.is_active()).map(|q| super::activity::activity(&q.inactive));
-        if let Some(activity) = inactive {
+        if let Some(activity) = self.activity_of(node).filter(|a| !a.active) {
             let name: Box<str> = format!("ClusterQueue {}", self.state.forest.name(node)).into();
             let mut explanation = Explanation {
                 verdict: Verdict::AskAdmin,

@@ -125,7 +125,12 @@ impl Engine {
     pub fn remove_cohort(&mut self, now: Timestamp, name: &str) {
         self.state.now = now;
         if let Some(node) = self.state.forest.cohort(name) {
+            let was_cyclic = self.state.forest.is_cyclic(node);
             self.state.forest.remove(node);
+            // Whoever was below the cycle can be admitted now.
+            if was_cyclic && let Some(node) = self.state.forest.cohort(name) {
+                self.configuration_changed(now, node);
+            }
         }
     }
 

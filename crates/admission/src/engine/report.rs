@@ -4,7 +4,7 @@ use slicegate_quota::{Amount, FlavorResourceId, NodeId};
 use slicegate_workload::{Key, Requests, StopPolicy, Workload};
 
 use super::Engine;
-use super::activity::activity;
+use super::activity::{activity, cyclic};
 use super::ids::{LocalQueueId, WorkloadId};
 use super::queue::Order as _;
 use super::tally::Tally;
@@ -12,6 +12,13 @@ use crate::lifecycle::{PendingFacts, QueueFact};
 use crate::{Activity, ClusterQueueReport, CohortReport, FlavorUsage, LocalQueueReport, PendingWorkload, Share};
 
 impl Engine {
+    /// Whether a ClusterQueue admits workloads; `None` if it is not known.
+    pub(super) fn activity_of(&self, node: NodeId) -> Option<Activity> {
+        let queue = self.state.queue(node)?;
+        let is_cyclic = queue.is_active() && self.state.forest.is_cyclic(node);
+        Some(if is_cyclic { cyclic() } else { activity(&queue.inactive) })
+    }
+
     /// A ClusterQueue now.
     pub fn cluster_queue(&self, name: &str) -> Option<ClusterQueueReport> {
         let node = self.state.forest.cluster_queue(name)?;
@@ -20,7 +27,7 @@ impl Engine {
         let reservation = self.usage_report(node, |pair| queue.tally.reserved(pair));
         let usage = self.usage_report(node, |pair| queue.tally.used(pair));
         Some(ClusterQueueReport {
-            activity: activity(&queue.inactive),
+            activity: self.activity_of(node)?,
             inactive: queue.inactive.clone(),
             pending: pending.active_len().saturating_add(pending.parked_len()),
             inadmissible: pending.parked_len(),
@@ -104,7 +111,7 @@ impl Engine {
         let node = spec.and_then(|s| self.state.forest.cluster_queue(&s.cluster_queue));
         match node.and_then(|n| self.state.queue(n)) {
             None => inactive("ClusterQueueDoesNotExist", "Can't submit new workloads to clusterQueue"),
-            Some(q) if !q.is_active() => {
+            Some(_) if node.and_then(|n| self.activity_of(n)).is_some_and(|a| !a.active) => {
                 inactive("ClusterQueueIsInactive", "Can't submit new workloads to clusterQueue")
             }
             Some(_) => {
@@ -196,7 +203,9 @@ impl Engine {
         let node = self.state.forest.cluster_queue(&spec.cluster_queue);
         match node.and_then(|n| self.state.queue(n)) {
             None => facts.cluster_queue = QueueFact::Missing,
-            Some(q) if !q.is_active() => facts.cluster_queue = QueueFact::Inactive,
+            Some(q) if !q.is_active() || node.is_some_and(|n| self.state.forest.is_cyclic(n)) => {
+                facts.cluster_queue = QueueFact::Inactive;
+            }
             Some(_) => {}
         }
         if let (Some(id), Some(node)) = (self.state.records.find(&workload.key), node)

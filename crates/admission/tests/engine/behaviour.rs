@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use slicegate_admission::lifecycle::{At, EvictionReason, EvictionStep, REPLACEMENT_ANNOTATION, evict, release};
+use slicegate_admission::lifecycle::{
+    At, EvictionReason, EvictionStep, QueueFact, REPLACEMENT_ANNOTATION, evict, release,
+};
 use slicegate_admission::{
     AdmissionFairSharing, Blocker, Cause, Config, Inadmissible, Outcome, Recomputation, ResourceLimit, Skip, Verdict,
     WaitForPodsReady, Written,
 };
 use slicegate_quota::{Amount, Quantity};
 use slicegate_workload::{
-    CohortSpec, ConditionType, FlavorSpec, Key, LabelSelector, LimitRange, LimitRangeItem, LimitType, LocalQueueSpec,
-    PreemptionPolicy, QueueingStrategy, ReclaimPolicy, Status, StopPolicy, Taint, TaintEffect,
+    ClusterQueueSpec, CohortSpec, ConditionType, FlavorSpec, Key, LabelSelector, LimitRange, LimitRangeItem, LimitType,
+    LocalQueueSpec, PreemptionPolicy, QueueingStrategy, ReclaimPolicy, Status, StopPolicy, Taint, TaintEffect,
     WithinClusterQueuePolicy,
 };
 
@@ -487,11 +489,53 @@ fn a_cycle_of_cohorts_harms_only_itself() {
     assert_eq!(cluster.waits("in").unwrap(), ("Suspended", "ClusterQueue inside is inactive"));
     assert_eq!(cluster.running(), ["out", "runs"]);
     cluster.finish("runs");
+    // Whoever looks at the queues is told.
+    let activity = cluster.engine.cluster_queue("inside").unwrap().activity;
+    assert_eq!((activity.active, activity.reason), (false, "CohortCycle"));
+    assert_eq!(&*activity.message, "Can't admit new workloads: is in or below a cycle of Cohorts.");
+    assert!(!cluster.engine.local_queue(&key("inside")).unwrap().activity.active);
+    let waits = cluster.get("in").clone();
+    assert_eq!(cluster.engine.pending_facts(&waits).cluster_queue, QueueFact::Inactive);
     // It is whole again when the circle is broken up.
     let alone = CohortSpec { name: "right".into(), ..CohortSpec::default() };
     cluster.engine.set_cohort(cluster.now, alone).unwrap();
     cluster.settle(10).unwrap();
     assert_eq!(cluster.running(), ["in", "out"]);
+    assert!(cluster.engine.cluster_queue("inside").unwrap().activity.active);
+}
+
+#[test]
+fn a_cycle_of_cohorts_is_broken_up_by_deleting_one() {
+    let mut cluster = Cluster::new(Config::new());
+    cluster.queue(queue("inside", Some("left"), 2, NEVER));
+    for (name, parent) in [("left", "right"), ("right", "left")] {
+        let cohort = CohortSpec { name: name.into(), parent: Some(parent.into()), ..CohortSpec::default() };
+        let _ = cluster.engine.set_cohort(cluster.now, cohort);
+    }
+    cluster.submit("in", "inside", 1, 0);
+    cluster.settle(10).unwrap();
+    assert!(cluster.running().is_empty());
+    cluster.engine.remove_cohort(cluster.now, "right");
+    cluster.settle(10).unwrap();
+    assert_eq!(cluster.running(), ["in"]);
+}
+
+#[test]
+fn a_queue_that_breaks_a_rule_admits_nothing_and_says_which() {
+    let mut cluster = Cluster::new(Config::new());
+    let invalid = Some("spec.resourceGroups: none".into());
+    cluster.queue(ClusterQueueSpec { invalid, ..queue("q", None, 2, NEVER) });
+    cluster.submit("w", "q", 1, 0);
+    cluster.settle(10).unwrap();
+    assert!(cluster.running().is_empty());
+    let activity = cluster.engine.cluster_queue("q").unwrap().activity;
+    assert_eq!(
+        (activity.reason, &*activity.message),
+        ("Invalid", "Can't admit new workloads: spec.resourceGroups: none.")
+    );
+    cluster.queue(queue("q", None, 2, NEVER));
+    cluster.settle(10).unwrap();
+    assert_eq!(cluster.running(), ["w"]);
 }
 
 #[test]

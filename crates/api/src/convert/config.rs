@@ -128,6 +128,7 @@ fn cluster_queue_spec(queue: &kueue::ClusterQueue, object: &str) -> Result<Clust
             .as_ref()
             .map(|p| name(p.migration.constraints.as_ref().and_then(|c| c.last_acceptable_flavor_name.as_deref()))),
         deleting: queue.metadata.deletion_timestamp.is_some(),
+        invalid: None,
         generation: queue.metadata.generation.unwrap_or_default(),
     })
 }

@@ -54,6 +54,12 @@ fn condition<'a>(job: &'a Job, kind: &str) -> Option<&'a k8s_openapi::api::batch
     job.status.as_ref()?.conditions.as_ref()?.iter().find(|c| c.type_ == kind && c.status == "True")
 }
 
+/// Since when it is decided how the job ends, while the controller of Jobs has yet to say that it has ended.
+pub(crate) fn ending_since(job: &Job) -> Option<slicegate_api::Time> {
+    let decided = ["SuccessCriteriaMet", "FailureTarget"].iter().find_map(|kind| condition(job, kind))?;
+    decided.last_transition_time.clone().or_else(|| job.metadata.creation_timestamp.clone())
+}
+
 /// Removes the labels that the Job controller generates: they differ from Job to Job and are no part of the request.
 pub fn clean_labels(template: &mut PodTemplateSpec) {
     if let Some(labels) = template.metadata.as_mut().and_then(|m| m.labels.as_mut()) {
@@ -152,6 +158,16 @@ impl Integration for Job {
     /// A Job's pod template may change only while it is suspended and was never started: it is suspended first, then its start
     /// time is taken back once its pods are being deleted, then its pods are made as they were.
     fn stop(&mut self, infos: &[PodSetInfo], context: &JobContext<'_>) -> Stop {
+        if let Some(since) = ending_since(self) {
+            // Its last pods ended while it was being stopped. The API server lets only a job end that has started.
+            let suspended = self.is_suspended();
+            let status = self.status.get_or_insert_default();
+            if suspended && status.start_time.is_none() {
+                status.start_time = Some(since);
+                return Stop::StatusChanged;
+            }
+            return Stop::Waiting;
+        }
         if !self.is_suspended() {
             self.suspend();
             // Where nothing is to be restored it is stopped with that.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use slicegate_admission::lifecycle::{self, At, FinishReason};
+use slicegate_api::owner::controller_of;
 use slicegate_api::{Kind, Object, ObjectMeta, ObjectRef, OwnerReference, kueue};
 use slicegate_workload::{Key, Timestamp};
 
@@ -23,16 +24,20 @@ const MOST_NAMES: u32 = 100;
 impl Controller {
     /// The priority of the job's Workload; an Event tells of a class that is missing.
     pub(super) fn priority_of(&mut self, view: &JobView) -> Option<priority::Priority> {
+        let about = &view.reference;
         match priority::resolve(view.object.metadata(), &view.pod_sets, &self.store) {
-            Ok(priority) => Some(priority),
+            Ok(priority) => {
+                self.settle_complaint(about, "WorkloadPriorityClassNotFound");
+                self.settle_complaint(about, "ErrWorkloadCompose");
+                Some(priority)
+            }
             Err(PriorityError::WorkloadPriorityClass(name)) => {
                 let note = format!("WorkloadPriorityClass {name:?} not found");
-                self.out.events.push(event(&view.reference, EventType::Warning, "WorkloadPriorityClassNotFound", note));
+                self.complain(about, "WorkloadPriorityClassNotFound", note);
                 None
             }
             Err(error @ PriorityError::PriorityClass(_)) => {
-                let note = error.to_string();
-                self.out.events.push(event(&view.reference, EventType::Warning, "ErrWorkloadCompose", note));
+                self.complain(about, "ErrWorkloadCompose", error.to_string());
                 None
             }
         }
@@ -98,9 +103,17 @@ impl Controller {
             }
             return;
         }
-        if self.store.get(&reference).is_some() {
+        if let Some(other) = self.store.get(&reference) {
+            let uid = view.object.uid();
+            if controller_of(other.metadata()).is_none_or(|owner| owner.uid != uid) {
+                let note =
+                    format!("Error creating Workload {namespace}/{name}: there is another one of this name; delete it");
+                self.taken_names.insert(reference, view.reference.clone());
+                self.complain(&view.reference, "FailedCreate", note);
+            }
             return;
         }
+        self.complain_of_rules(&view.object);
         let job = view.object.metadata();
         let uid = view.object.uid();
         let mut labels = BTreeMap::new();
@@ -167,6 +180,37 @@ impl Controller {
             ..Then::default()
         };
         self.write(field_manager::JOB, Operation::Create(workload.into()), then);
+    }
+
+    /// Takes back the Workload that was made for a job and that somebody made nobody's. Returns whether there is one.
+    pub(super) fn take_back(&mut self, view: &JobView) -> bool {
+        let key = Key::new(view.object.namespace(), self.workload_name(view));
+        let Some(workload) = self.store.workload(&key).cloned() else { return false };
+        let uid = view.object.uid();
+        let is_its_own = match label(&workload.metadata, keys::JOB_UID) {
+            Some(of) => of == uid,
+            None => !self.config.legacy_names,
+        };
+        if !is_its_own || controller_of(&workload.metadata).is_some() || workload.metadata.deletion_timestamp.is_some()
+        {
+            return false;
+        }
+        self.make_its_own(view, &workload);
+        true
+    }
+
+    /// Makes a job the owner of a Workload that is nobody's.
+    pub(super) fn make_its_own(&mut self, view: &JobView, workload: &Arc<kueue::Workload>) {
+        let mut new = (**workload).clone();
+        let uid = view.object.uid();
+        new.metadata.owner_references.get_or_insert_default().push(controlled_by(&view.object));
+        if uid.len() <= 63 {
+            new.metadata.labels.get_or_insert_default().insert(keys::JOB_UID.to_owned(), uid.to_owned());
+        }
+        let new: Object = new.into();
+        if !self.store.is_locked(&new.reference()) {
+            self.write(field_manager::JOB, Operation::Update(new), Then::default());
+        }
     }
 
     /// Makes a Workload without quota ask for what its job asks for now.

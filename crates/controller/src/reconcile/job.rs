@@ -51,10 +51,13 @@ impl Controller {
             }
             return;
         }
-        if !self.policy.frameworks.contains(&reference.kind)
-            || job.skip()
-            || !self.namespace_is_managed(object.namespace())
-        {
+        if !self.policy.frameworks.contains(&reference.kind) || !self.namespace_is_managed(object.namespace()) {
+            return;
+        }
+        if job.skip() {
+            if has_queue(object.metadata()) {
+                self.complain_of_rules(&object);
+            }
             return;
         }
         match managed_ancestor(&object, &self.policy, &|owner| self.store.get(owner).cloned()) {
@@ -62,8 +65,7 @@ impl Controller {
             Ok(Some(ancestor)) => return self.reconcile_child(&object, &ancestor),
             Err(OwnerError::TooLong) => {
                 let text = "Terminated search for Kueue-managed Job because ancestor depth exceeded limit of 10";
-                self.out.events.push(event(reference, EventType::Warning, "JobNestingTooDeep", text));
-                return;
+                return self.complain(reference, "JobNestingTooDeep", text.to_owned());
             }
             // A missing owner may yet appear; it marks the job then.
             Err(_) => return,
@@ -74,11 +76,7 @@ impl Controller {
         let pod_sets = self.with_context(object.namespace(), |context| job.pod_sets(context));
         let mut pod_sets = match pod_sets {
             Ok(pod_sets) => pod_sets,
-            Err(error) => {
-                let note = error.to_string();
-                self.out.events.push(event(reference, EventType::Warning, "ErrWorkloadCompose", note));
-                return;
-            }
+            Err(error) => return self.complain(reference, "ErrWorkloadCompose", error.to_string()),
         };
         podset::sanitize(&mut pod_sets);
         let view = JobView {
@@ -143,6 +141,8 @@ impl Controller {
         }
         let gates = self.config.engine.gates;
         let at = At { now, generation: workload.generation };
+        // Somebody else may have said so.
+        let admitted = workload.is_admitted() && workload.status.admission.is_some();
         let job = as_job(&view.object);
         if let Some(finished) = &view.finished {
             let reason = if finished.success { FinishReason::Succeeded } else { FinishReason::Failed };
@@ -228,7 +228,7 @@ impl Controller {
             return;
         }
         if view.suspended {
-            if workload.is_admitted() {
+            if admitted {
                 // Pods of an earlier start go before others come.
                 if self.has_stopped(view) {
                     self.settle_or(now, view, key, Self::start_job);
@@ -247,10 +247,10 @@ impl Controller {
             self.settle_or(now, view, key, |_, _, _, _| {});
             return;
         }
-        let may_run = workload.is_admitted() || view.elastic && self.runs_as_another_slice(view, key, &workload);
+        let may_run = admitted || view.elastic && self.runs_as_another_slice(view, key, &workload);
         if !may_run {
             self.stop_job(view, Some(key), "Not admitted by cluster queue");
-        } else if workload.is_admitted() && view.elastic && self.runs_elsewhere(view, &object) {
+        } else if admitted && view.elastic && self.runs_elsewhere(view, &object) {
             self.stop_job(view, Some(key), "Admitted on other flavors than those it runs on");
         }
     }

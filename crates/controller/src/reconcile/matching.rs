@@ -35,6 +35,9 @@ impl Controller {
             return self.prebuilt_workload(now, view, name);
         }
         let mut all = self.workloads_of(&view.object);
+        if all.is_empty() && self.take_back(view) {
+            return None;
+        }
         all.sort_by_key(|k| self.fed.workloads.get(k).map(|w| (w.created, w.uid.clone())));
         if view.elastic {
             self.let_past_slices_go(&mut all);

@@ -5,13 +5,13 @@ use slicegate_api::owner::controller_of;
 use slicegate_api::{Object, ObjectMeta};
 use slicegate_workload::{Key, Timestamp};
 
-use super::compose::controlled_by;
 use super::job::JobView;
-use crate::controller::{Controller, Then};
-use crate::io::{Operation, field_manager};
+use crate::controller::Controller;
 use crate::jobs::{annotation, label};
 use crate::keys;
-use crate::store::workload_ref;
+
+/// The reason of the Event about a job that is to use a Workload that it cannot have.
+const NOT_FOUND: &str = "WorkloadNotFound";
 
 /// The name of the Workload that a job is to use instead of one of its own: from its annotation, else from its label.
 pub(crate) fn prebuilt_name(job: &ObjectMeta) -> Option<&str> {
@@ -23,20 +23,18 @@ impl Controller {
     /// The Workload that a job is to use, once it is the job's own. Without one the job is stopped: it never gets another.
     pub(super) fn prebuilt_workload(&mut self, now: Timestamp, view: &JobView, name: &str) -> Option<Key> {
         let key = Key::new(view.object.namespace(), name);
-        let Some(workload) = self.store.workload(&key).cloned() else { return self.without_workload(view) };
+        let Some(workload) = self.store.workload(&key).cloned() else {
+            let note = format!("Workload {key}, which the job is to use, is not there; create it");
+            return self.without_workload(view, Some(note));
+        };
         match controller_of(&workload.metadata) {
-            Some(owner) if owner.uid != view.object.uid() => return self.without_workload(view),
+            Some(owner) if owner.uid != view.object.uid() => {
+                let note = format!("Workload {key}, which the job is to use, is that of {} {}", owner.kind, owner.name);
+                return self.without_workload(view, Some(note));
+            }
             Some(_) => {}
             None => {
-                if !self.store.is_locked(&workload_ref(&key)) {
-                    let mut new = (*workload).clone();
-                    new.metadata.owner_references.get_or_insert_default().push(controlled_by(&view.object));
-                    if view.object.uid().len() <= 63 {
-                        let labels = new.metadata.labels.get_or_insert_default();
-                        labels.insert(keys::JOB_UID.to_owned(), view.object.uid().to_owned());
-                    }
-                    self.write(field_manager::JOB, Operation::Update(new.into()), Then::default());
-                }
+                self.make_its_own(view, &workload);
                 return None;
             }
         }
@@ -48,11 +46,16 @@ impl Controller {
             let message = "The prebuilt workload is out of sync with its user job";
             lifecycle::finish(&mut plan.status, FinishReason::OutOfSync, message, at);
         }
-        self.without_workload(view)
+        self.without_workload(view, None)
     }
 
-    fn without_workload(&mut self, view: &JobView) -> Option<Key> {
+    fn without_workload(&mut self, view: &JobView, why: Option<String>) -> Option<Key> {
         if view.finished.is_none() {
+            match why {
+                // One that runs is stopped first, and told so.
+                Some(note) if view.suspended => self.complain(&view.reference, NOT_FOUND, note),
+                _ => self.settle_complaint(&view.reference, NOT_FOUND),
+            }
             self.stop_job(view, None, "missing workload");
         }
         None

@@ -52,6 +52,8 @@ fn usage(list: &[FlavorUsage], borrowed: bool) -> Vec<kueue::FlavorUsage> {
             borrowed: borrowed.then(|| quantity(item.borrowed)),
         };
         match all.iter_mut().find(|f| f.name == *item.flavor) {
+            // A flavor may be named twice, where nobody refused that.
+            Some(flavor) if flavor.resources.iter().any(|r| r.name == resource.name) => {}
             Some(flavor) => flavor.resources.push(resource),
             None => all.push(kueue::FlavorUsage { name: item.flavor.to_string(), resources: vec![resource] }),
         }

@@ -8,6 +8,7 @@ use slicegate_workload::{Key, Timestamp, Workload};
 use super::job::JobView;
 use crate::controller::{Controller, Then, event};
 use crate::io::{EventType, Operation, field_manager};
+use crate::jobs::batch::ending_since;
 use crate::jobs::rayjob::SUBMITTER;
 use crate::jobs::{Integration, JobError, Stop, annotation, as_job, as_job_mut};
 use crate::keys;
@@ -62,6 +63,10 @@ impl Controller {
 
     /// Takes the next step towards a stopped job whose pods are as they were. Returns whether there is none left to take.
     pub(super) fn stop_job(&mut self, view: &JobView, workload: Option<&Key>, message: &str) -> bool {
+        // What has ended stays as it is, and has nothing left to stop.
+        if view.finished.is_some() {
+            return true;
+        }
         if self.store.is_locked(&view.reference) {
             return false;
         }
@@ -187,7 +192,8 @@ impl Controller {
 /// Whether a suspended job is still as it was started: a batch Job is stopped in several steps, and its pods are made as they
 /// were in the last one.
 pub(super) fn is_yet_to_stop(object: &Object) -> bool {
-    let started = matches!(object, Object::Job(job) if job.status.as_ref().is_some_and(|s| s.start_time.is_some()));
+    let started = matches!(object, Object::Job(job)
+        if job.status.as_ref().is_some_and(|s| s.start_time.is_some()) || ending_since(job).is_some());
     started || is_stopping(object)
 }
 

@@ -94,6 +94,62 @@ fn a_job_is_stopped_in_steps_and_its_template_restored() {
 }
 
 #[test]
+fn a_job_whose_last_pods_end_while_it_is_stopped_may_end() {
+    // Before or after its start time was taken back.
+    for late in [false, true] {
+        let mut world = world("4", &json!({"withinClusterQueue": "LowerPriority"}));
+        world.put(json!({"kind": "WorkloadPriorityClass", "metadata": {"name": "high"}, "value": 9}));
+        let low = world.put(job("low", 4));
+        world.settle();
+        running(&mut world, &low, 4);
+        let mut urgent = job("urgent", 2);
+        urgent["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = "high".into();
+        let urgent = world.put(urgent);
+        world.settle();
+        assert_eq!(world.json(&low)["spec"]["suspend"], true);
+        let condition =
+            |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": "2026-01-01T00:00:10Z"});
+        if late {
+            world.edit(&low, |v| v["status"]["startTime"] = Value::Null);
+        }
+        // Its controller counts pods as long as it cannot say that the job has ended.
+        world.edit(&low, |v| {
+            v["status"]["conditions"] = json!([condition("Suspended"), condition("SuccessCriteriaMet")]);
+        });
+        world.settle();
+        assert!(world.json(&low)["status"]["startTime"].is_string(), "the API server demands it of a job that ends");
+        world.edit(&low, |v| {
+            v["status"]["active"] = json!(0);
+            v["status"]["conditions"] = json!([condition("SuccessCriteriaMet"), condition("Complete")]);
+        });
+        world.settle();
+        assert!(world.has(&low, &ConditionType::Finished));
+        assert!(world.has(&urgent, &ConditionType::Admitted));
+    }
+}
+
+#[test]
+fn a_workload_that_is_deleted_while_its_job_ends_is_let_go() {
+    let mut world = world("4", &json!({}));
+    let a = world.put(job("a", 4));
+    world.settle();
+    running(&mut world, &a, 4);
+    let workload = ObjectRef::new(Kind::Workload, "default", world.key(&a).name);
+    world.delete(&workload);
+    // Its pods end while it is told to suspend.
+    world.step();
+    let condition = |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": "2026-01-01T00:00:10Z"});
+    world.edit(&a, |v| {
+        v["status"]["active"] = json!(0);
+        v["status"]["conditions"] =
+            json!([condition("Suspended"), condition("SuccessCriteriaMet"), condition("Complete")]);
+    });
+    world.settle();
+    assert!(!world.api.objects.contains_key(&workload));
+    assert!(world.json(&a)["status"]["startTime"].is_string(), "what has ended stays as it is");
+}
+
+#[test]
 fn fewer_pods_run_if_fewer_are_enough() {
     let mut world = world("3", &json!({}));
     let mut asks = job("a", 5);

@@ -35,3 +35,5 @@ mod ray;
 #[cfg(test)]
 mod restart;
 mod stopped;
+#[cfg(test)]
+mod wrong;

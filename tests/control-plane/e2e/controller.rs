@@ -26,7 +26,7 @@ tests![
 ];
 
 /// A queue of four cpus, in which higher priorities preempt lower ones.
-const QUEUES: &str = r"
+pub(crate) const QUEUES: &str = r"
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: ResourceFlavor
 metadata: {name: plain}
@@ -252,7 +252,7 @@ async fn the_role_is_enough(suite: &mut Suite) -> Result<()> {
     Ok(())
 }
 
-/// One job of each of two kinds, and an elastic and a topology-aware one.
+/// A job of each of four kinds: one of them is placed by topology, two have their capacity provisioned.
 async fn commotion_of_kinds(cluster: &Cluster) -> Result<()> {
     let queues = r"
 apiVersion: kueue.x-k8s.io/v1beta2
@@ -286,9 +286,73 @@ spec: {clusterQueue: tpus}
     cluster.kubectl.apply(&job("plain", "1", "500ms").to_string()).await?;
     cluster.kubectl.apply(&objects::job_set("slices", 2, Some("tpus")).to_string()).await?;
     let limit = Duration::from_mins(1);
+    on_demand(cluster, limit).await?;
     let wait = |kind| Wait::new(&cluster.client, kind, "default").limit(limit);
     wait(api::JOBS).one("plain", "complete", |o| is_true(o, "Complete")).await?;
     wait(api::JOB_SETS).one("slices", "completed", |o| is_true(o, "Completed")).await.map(drop)
+}
+
+/// A RayJob and a RayCluster whose capacity is asked for.
+async fn on_demand(cluster: &Cluster, limit: Duration) -> Result<()> {
+    let queues = r"
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ProvisioningRequestConfig
+metadata: {name: dws}
+spec:
+  provisioningClassName: nobody.slicegate.dev
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: AdmissionCheck
+metadata: {name: dws}
+spec:
+  controllerName: kueue.x-k8s.io/provisioning-request
+  parameters: {apiGroup: kueue.x-k8s.io, kind: ProvisioningRequestConfig, name: dws}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: on-demand}
+spec:
+  namespaceSelector: {}
+  resourceGroups:
+  - coveredResources: [cpu, memory, google.com/tpu]
+    flavors:
+    - name: plain
+      resources:
+      - {name: cpu, nominalQuota: 100}
+      - {name: memory, nominalQuota: 100Gi}
+      - {name: google.com/tpu, nominalQuota: 32}
+  admissionChecksStrategy: {admissionChecks: [{name: dws}]}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: on-demand, namespace: default}
+spec: {clusterQueue: on-demand}
+";
+    cluster.kubectl.apply(queues).await?;
+    let ray_job = objects::ray_job("ray", Some("on-demand"));
+    let mut ray_cluster = json!({"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": ray_job["metadata"],
+        "spec": ray_job["spec"]["rayClusterSpec"]});
+    ray_cluster["metadata"]["name"] = "cluster".into();
+    for (mut job, kind, name) in [(ray_job, api::RAY_JOBS, "ray"), (ray_cluster, api::RAY_CLUSTERS, "cluster")] {
+        job["spec"]["suspend"] = true.into();
+        cluster.kubectl.apply(&job.to_string()).await?;
+        let requests = Wait::new(&cluster.client, api::PROVISIONING_REQUESTS, "default").limit(limit);
+        let asked = requests.until("one made", |o| o.len() == 1).await?;
+        let condition = json!({"type": "Provisioned", "status": "True", "reason": "Provisioned", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let answer = json!({"status": {"conditions": [condition]}});
+        for (_, request) in asked.into_keys() {
+            api::PROVISIONING_REQUESTS.patch_status(&cluster.client, "default", &request, &answer).await?;
+        }
+        let started = |o: &Value| o.pointer("/spec/suspend") != Some(&json!(true));
+        Wait::new(&cluster.client, kind, "default").limit(limit).one(name, "started", started).await?;
+        // Its request goes with it, and so does the template.
+        kind.delete(&cluster.client, "default", name).await?;
+        Wait::new(&cluster.client, kind, "default").limit(limit).gone(name).await?;
+        let requests = Wait::new(&cluster.client, api::PROVISIONING_REQUESTS, "default").limit(limit);
+        requests.until("gone", BTreeMap::is_empty).await?;
+    }
+    Ok(())
 }
 
 async fn probes_and_metrics_tell_how_it_is(suite: &mut Suite) -> Result<()> {

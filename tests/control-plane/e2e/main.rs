@@ -14,6 +14,7 @@ mod preemption;
 mod provisioning;
 mod queues;
 mod recordings;
+mod running;
 mod scene;
 mod suite;
 mod survival;
@@ -55,6 +56,7 @@ fn all() -> Vec<&'static Test> {
         harness::TESTS,
         policy::TESTS,
         controller::TESTS,
+        running::TESTS,
         survival::TESTS,
         tutorials::TESTS,
         preemption::TESTS,

@@ -47,7 +47,7 @@ integrations: {{frameworks: [batch/job, jobset.x-k8s.io/jobset]}}
             .env("POD_NAMESPACE", NAMESPACE);
         let mut process = Process::start(spec)?;
         let url = format!("http://127.0.0.1:{probes}");
-        process.ready(Duration::from_secs(60), || probe(url.clone(), "/readyz", None)).await?;
+        process.ready(Duration::from_mins(1), || probe(url.clone(), "/readyz", None)).await?;
         Ok(Self(process))
     }
 

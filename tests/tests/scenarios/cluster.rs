@@ -370,6 +370,10 @@ impl Cluster {
                 .filter(|w| w.is_evicted() && w.has_quota_reservation() && self.controller.job_of(&w.key).is_none())
                 .map(|w| w.key.name.to_string())
                 .collect();
+            if self.take_notice()? {
+                self.deliver();
+                continue;
+            }
             if stopped.is_empty() {
                 let again = self.controller.reconcile(self.now);
                 return if again.writes.is_empty() {
@@ -385,6 +389,29 @@ impl Cluster {
             self.deliver();
         }
         Err(format!("not settled after {MOST_ROUNDS} rounds"))
+    }
+
+    /// What JobSet's controller does: it says that a JobSet is suspended, or no longer is. Returns whether it had to.
+    fn take_notice(&mut self) -> Result<bool> {
+        let job_sets: Vec<Object> = self.objects.values().filter(|o| o.kind() == Kind::JobSet).cloned().collect();
+        let mut noticed = false;
+        for old in job_sets {
+            let mut new = json_of(&old)?;
+            let conditions = new["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            let is = |kind: &str| conditions.iter().any(|c| c["type"] == kind && c["status"] == "True");
+            let suspended = new["spec"]["suspend"] == true;
+            if is("Completed") || is("Failed") || is("Suspended") == suspended {
+                continue;
+            }
+            noticed = true;
+            let mut all: Vec<Value> = conditions.iter().filter(|c| c["type"] != "Suspended").cloned().collect();
+            all.push(json!({"type": "Suspended", "status": if suspended { "True" } else { "False" }, "reason": "s",
+                "message": "", "lastTransitionTime": convert::time_to_api(self.now.truncated())}));
+            new["status"]["conditions"] = all.into();
+            let new = old.kind().read(new).map_err(|e| e.to_string())?;
+            self.replace(&old, &new, true)?;
+        }
+        Ok(noticed)
     }
 
     // ----- what must hold --------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ use slicegate_control_plane::gke::{Answer, CLASS, Gke, Pool, Settings};
 use slicegate_control_plane::observe::Observer;
 use slicegate_control_plane::wait::Wait;
 use slicegate_control_plane::{Result, ensure, ensure_eq, json, slicegate};
+use tokio::time::Instant;
 
 use crate::objects;
 use crate::suite::{Suite, tests};
@@ -177,8 +178,16 @@ async fn kubectl_sees_crds_in_both_versions(suite: &mut Suite) -> Result<()> {
         let none = cluster.kubectl.run(&["get", &format!("clusterqueues.{version}.kueue.x-k8s.io")]).await?;
         ensure!(none.stderr.contains("No resources found"), "{version}: {none:?}");
         let api_version = format!("--api-version=kueue.x-k8s.io/{version}");
-        let explained = cluster.kubectl.run(&["explain", "clusterqueue", &api_version]).await?.stdout;
-        ensure!(explained.contains(version), "{version}: {explained}");
+        // What a kind's fields mean is published some time after the kind is served.
+        let last = Instant::now() + Duration::from_secs(30);
+        loop {
+            let explained = cluster.kubectl.try_run(&["explain", "clusterqueue", &api_version], "").await?;
+            if explained.stdout.contains(version) {
+                break;
+            }
+            ensure!(Instant::now() < last, "{version}: {explained:?}");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
     }
     let flavor = "{apiVersion: kueue.x-k8s.io/v1beta2, kind: ResourceFlavor, metadata: {name: plain}}";
     cluster.kubectl.apply(flavor).await?;

@@ -202,9 +202,12 @@ impl Integration for Job {
         self.status.as_ref().and_then(|s| s.active).unwrap_or(0) != 0
     }
 
+    /// Of one whose last pods have ended before it took notice the controller of Jobs never says that it is suspended.
     fn has_settled(&self) -> bool {
         let managed_by = self.spec.as_ref().and_then(|s| s.managed_by.as_deref());
-        !may_have_run(&self.metadata, managed_by) || condition(self, "Suspended").is_some()
+        !may_have_run(&self.metadata, managed_by)
+            || condition(self, "Suspended").is_some()
+            || ending_since(self).is_some()
     }
 
     fn pods_ready(&self) -> bool {

@@ -189,3 +189,35 @@ fn a_ray_cluster_whose_pods_are_being_deleted_is_not_started() {
     kuberay("True", false);
     kuberay("False", true);
 }
+
+#[test]
+fn a_job_whose_last_pods_ended_before_anybody_took_notice_may_end() {
+    for (decided, end) in [("SuccessCriteriaMet", "Complete"), ("FailureTarget", "Failed")] {
+        for quota in ["9", "0"] {
+            let mut world = cpus(quota, &json!({}));
+            world.away = true;
+            let mut running = job("a", 1);
+            running["spec"]["suspend"] = false.into();
+            let a = world.put(running);
+            world.settle();
+            assert!(is_suspended(&world, &a));
+            // Its pod was quicker than whoever made it: what that says first is how the job ends.
+            let say = |world: &mut World, kinds: &[&str]| {
+                let condition = |kind: &&str| {
+                    json!({"type": kind, "status": "True", "reason": "r", "message": "m",
+                        "lastTransitionTime": "2026-01-01T00:00:01Z"})
+                };
+                let all: Vec<Value> = kinds.iter().map(condition).collect();
+                world.edit(&a, |v| v["status"]["conditions"] = all.into());
+                world.settle();
+            };
+            say(&mut world, &[decided]);
+            assert!(
+                world.json(&a)["status"]["startTime"].is_string(),
+                "{decided} with {quota} cpu: the API server lets only a job end that has started"
+            );
+            say(&mut world, &[decided, end]);
+            assert!(world.workload(&a).is_finished());
+        }
+    }
+}

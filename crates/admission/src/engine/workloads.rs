@@ -448,6 +448,7 @@ impl Engine {
     pub(super) fn hold_all(&mut self, cluster_queue: &str) {
         let holds = |r: &Record| {
             r.holding.is_none()
+                && r.active
                 && r.status.conditions.is_true(&ConditionType::QuotaReserved)
                 && !r.status.conditions.is_true(&ConditionType::Finished)
                 && r.status.rest().admission.as_ref().is_some_and(|a| *a.cluster_queue == *cluster_queue)

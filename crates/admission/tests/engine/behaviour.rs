@@ -269,24 +269,6 @@ fn quota_that_is_held_counts_after_a_restart() {
 }
 
 #[test]
-fn who_is_deactivated_is_counted_until_it_gives_its_quota_back() {
-    let mut cluster = cluster(2);
-    cluster.submit("runs", "q", 2, 0);
-    cluster.cycle();
-    cluster.change("runs", |w| w.spec.active = false);
-    let reserving = |cluster: &Cluster| cluster.engine.cluster_queue("q").unwrap().reserving;
-    assert_eq!(reserving(&cluster), 1);
-    cluster.engine.remove_cluster_queue(cluster.now, "q");
-    cluster.queue(queue("q", None, 2, NEVER));
-    assert_eq!(reserving(&cluster), 1, "in a queue that comes again");
-    cluster.change("runs", |w| {
-        w.status.admission = None;
-        w.status.conditions.remove(&ConditionType::QuotaReserved);
-    });
-    assert_eq!(reserving(&cluster), 0);
-}
-
-#[test]
 fn namespaces_must_be_served() {
     let mut cluster = cluster(2);
     let mut spec = queue("q", None, 2, NEVER);

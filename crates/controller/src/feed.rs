@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use slicegate_admission::lifecycle::assigned_nodes;
 use slicegate_admission::{CheckSpec, Written};
-use slicegate_api::owner::controller_of;
 use slicegate_api::{Kind, Object, ObjectRef, convert, kueue};
 use slicegate_workload::{
     ClusterQueueSpec, CohortSpec, Condition, ConditionType, FlavorSpec, Key, LocalQueueSpec, ResourceList, Status,
@@ -467,12 +466,6 @@ impl Controller {
             self.told.remove(&key);
             self.told_checks.remove(&key);
             told.spec.pod_sets = pod_sets;
-        }
-        // Who is deactivated holds its quota until its job has stopped. Where there is none, nothing has to stop.
-        let has_job = object.is_some_and(|o| controller_of(o.metadata()).is_some());
-        if !told.spec.active && !has_job {
-            told.status.admission = None;
-            told.status.conditions.remove(&ConditionType::QuotaReserved);
         }
         self.engine.set_workload(now, told);
         self.mark_stale(&key);

@@ -84,7 +84,7 @@ impl Workload {
         self.has(&ConditionType::QuotaReserved)
     }
 
-    /// Whether it holds a reservation, is active and not finished.
+    /// Whether it counts against quota: it holds a reservation, is active and not finished.
     pub fn has_active_quota_reservation(&self) -> bool {
         self.has_quota_reservation() && self.is_active() && !self.is_finished()
     }

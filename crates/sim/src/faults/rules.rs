@@ -23,6 +23,7 @@ pub(super) fn counts(workload: &kueue::Workload) -> bool {
     workload.status.admission.is_some()
         && is_true(&workload.status.conditions, "QuotaReserved")
         && !is_finished(workload)
+        && workload.spec.active != Some(false)
 }
 
 fn name(workload: &kueue::Workload) -> &str {

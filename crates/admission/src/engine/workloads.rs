@@ -114,8 +114,7 @@ impl Engine {
             _ => Before::Nowhere,
         };
         let (old_phase, old_queue, old_position) = (old.phase, old.queue, old.queue_position);
-        // Who is deactivated holds its quota until it has stopped.
-        let gone = new.phase == Stage::Finished || !new.active && usage.is_none();
+        let gone = new.phase == Stage::Finished || !new.active;
         // Kueue lets others have what is freed only of workloads that are admitted; one whose checks are not answered yet may
         // have pods that somebody else started.
         let keeps = matches!(old_phase, Stage::QuotaReserved | Stage::Admitted)
@@ -248,8 +247,7 @@ impl Engine {
 
     /// What the workload uses and where, if it holds quota.
     pub(super) fn usage_of(&self, workload: &Workload) -> Option<WorkloadUsage> {
-        let holds = workload.has_quota_reservation() && !workload.is_finished();
-        holds.then(|| WorkloadUsage::of(&workload.admitted_totals(&self.requests)))
+        workload.has_active_quota_reservation().then(|| WorkloadUsage::of(&workload.admitted_totals(&self.requests)))
     }
 
     /// A record of the workload, whose pod sets are filled in on the way.

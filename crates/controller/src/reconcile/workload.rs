@@ -163,12 +163,6 @@ impl Controller {
                 self.note_evicted(workload, &step);
                 return;
             }
-            // Where there is no job nothing has to stop first.
-            let has_job = slicegate_api::owner::controller_of(&object.metadata).is_some();
-            if !has_job && workload.has_quota_reservation() && workload.is_evicted() {
-                lifecycle::release(workload, &mut plan.status, at, &gates);
-                return;
-            }
         } else if !workload.has_quota_reservation() {
             let facts = RequeueFacts {
                 cluster_queue: queue.as_ref().map(|q| q.stop_policy),

@@ -257,38 +257,6 @@ fn what_is_wrong_with_a_job_is_told_once() {
 }
 
 #[test]
-fn a_workload_that_is_deactivated_keeps_its_quota_until_its_job_has_stopped() {
-    let (mut world, _) = world("2");
-    let a = world.put(job("a", 2));
-    let b = world.put(job("b", 2));
-    world.settle();
-    world.edit(&a, |v| v["status"]["active"] = json!(2));
-    world.settle();
-    let reference = workload(&world, &a);
-    world.edit(&reference, |v| v["spec"]["active"] = false.into());
-    world.settle();
-    assert!(!runs(&world, &a) && !runs(&world, &b), "its pods still run");
-    world.edit(&a, |v| v["status"]["active"] = json!(0));
-    world.settle();
-    assert!(!runs(&world, &a) && runs(&world, &b));
-}
-
-#[test]
-fn a_workload_without_a_job_gives_its_quota_back_when_it_is_deactivated() {
-    let (mut world, _) = world("2");
-    let template = job("a", 2)["spec"]["template"].clone();
-    let made = world.put(json!({"kind": "Workload", "metadata": {"name": "made"}, "spec": {"queueName": "lq",
-        "active": true, "podSets": [{"name": "main", "count": 2, "template": template}]}}));
-    world.settle();
-    let b = world.put(job("b", 2));
-    world.settle();
-    assert!(!runs(&world, &b));
-    world.edit(&made, |v| v["spec"]["active"] = false.into());
-    world.settle();
-    assert!(runs(&world, &b));
-}
-
-#[test]
 fn labels_that_mean_nothing_are_told() {
     let (mut world, _) = world("20");
     let cases = [

@@ -202,9 +202,8 @@ impl Soak<'_> {
                 "annotate"
             }
             73..78 => {
-                let active = self.dice.roll(2) == 0;
-                self.patch_any(api::WORKLOADS, &json!({"spec": {"active": active}})).await;
-                "activate or deactivate"
+                self.patch_any(api::WORKLOADS, &json!({"metadata": {"labels": {"example.com/note": "x"}}})).await;
+                "label a Workload"
             }
             78..82 => {
                 if let Some(workload) = self.any(api::WORKLOADS).await {
@@ -281,21 +280,7 @@ impl Soak<'_> {
                 tokio::time::sleep(Duration::from_millis(200)).await;
             }
         }
-        // One may be made anew meanwhile.
-        loop {
-            let all = api::WORKLOADS.list(client, "default").await?;
-            let off = |w: &&Value| w.pointer("/spec/active") == Some(&json!(false)) && !is_true(w, "Finished");
-            let off: Vec<&Value> = all.iter().filter(off).collect();
-            if off.is_empty() {
-                return Ok(());
-            }
-            ensure!(Instant::now() < last, "Workloads stay inactive: {off:?}");
-            for workload in off {
-                let _ =
-                    api::WORKLOADS.patch(client, "default", name(workload), &json!({"spec": {"active": true}})).await;
-            }
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        }
+        Ok(())
     }
 }
 

@@ -491,7 +491,10 @@ impl Controller {
                         let base = flight.written.as_ref().and_then(|(o, _)| o.metadata().resource_version.as_deref());
                         self.store.unlock_late(&reference, outcome.id, base, until);
                     }
-                    WriteError::AlreadyExists(_) | WriteError::Invalid { .. } | WriteError::Unavailable { .. } => {
+                    WriteError::AlreadyExists(_)
+                    | WriteError::NamespaceTerminating(_)
+                    | WriteError::Invalid { .. }
+                    | WriteError::Unavailable { .. } => {
                         self.store.unlock(&reference, outcome.id, Some(until));
                     }
                 }

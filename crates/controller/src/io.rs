@@ -91,6 +91,9 @@ pub enum WriteError {
     /// There is one already.
     #[error("{0} exists already")]
     AlreadyExists(ObjectRef),
+    /// Nothing new is taken by its namespace.
+    #[error("{0} cannot be made: its namespace is being deleted")]
+    NamespaceTerminating(ObjectRef),
     /// The API server refuses the object.
     #[error("{object} was refused: {why}")]
     Invalid {

@@ -383,9 +383,12 @@ impl Driver {
         match &result {
             Ok(Some(now_is)) => self.cache.written(now_is),
             Ok(None) => {}
-            Err(error @ (WriteError::Conflict(_) | WriteError::NotFound(_) | WriteError::AlreadyExists(_))) => {
-                tracing::debug!(%error, "a write came too late");
-            }
+            Err(
+                error @ (WriteError::Conflict(_)
+                | WriteError::NotFound(_)
+                | WriteError::AlreadyExists(_)
+                | WriteError::NamespaceTerminating(_)),
+            ) => tracing::debug!(%error, "a write came too late"),
             Err(error) => tracing::warn!(%error, "a write failed"),
         }
         if self.told {
@@ -469,6 +472,24 @@ mod tests {
         assert!(took < Duration::from_secs(3), "{took:?}: the write may take 5 s, and the lead ends before");
         api.answering(|_| None);
         assert!(write(&api, Some(Duration::from_secs(1))).await.0.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_namespace_that_ends_is_told_from_a_refusal() {
+        let api = one_job();
+        for (reply, says) in [
+            (Reply::NamespaceTerminating, "Job default/b cannot be made: its namespace is being deleted"),
+            (Reply::Refuse(403, "Forbidden"), "Job default/b was refused: Forbidden, says the test"),
+        ] {
+            let (mut driver, mut write) = driver(&api, Some(Duration::from_secs(5)));
+            let mut object = api.objects("/apis/batch/v1/namespaces/default/jobs").remove(0);
+            object["metadata"] = json!({"name": "b", "namespace": "default"});
+            write.operation = Operation::Create(Kind::Job.read(object).unwrap());
+            api.answering(move |asked| asked.is_write().then(|| reply.clone()));
+            driver.launch(write);
+            let (_, _, result) = driver.writes.join_next().await.unwrap().unwrap();
+            assert_eq!(why(result), says);
+        }
     }
 
     #[tokio::test]

@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use crate::call::{self, Call};
 use crate::connect::reason;
 use crate::lease::now_micros;
+use crate::perform::namespace_ends;
 
 /// The most Events that wait to be sent, some 20 MiB; of more the oldest are lost. Six are told in the life of a job: 2,000 jobs at
 /// once lose none, however slow the API server.
@@ -69,8 +70,7 @@ impl Waiting {
 
 /// Whether an Event was refused because whoever sends it may not, rather than because there is no place for it.
 fn is_not_allowed(status: &kube::core::Status) -> bool {
-    let ends = |cause: &kube::core::response::StatusCause| cause.reason == "NamespaceTerminating";
-    matches!(status.code, 401 | 403) && !status.details.iter().flat_map(|d| &d.causes).any(ends)
+    matches!(status.code, 401 | 403) && !namespace_ends(status)
 }
 
 impl Inner {

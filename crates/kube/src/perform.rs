@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kube::core::Status;
+use kube::core::response::StatusCause;
 use kube::{Client, Error};
 use serde_json::Value;
 use slicegate_api::{Kind, Object, ObjectRef};
@@ -262,6 +264,12 @@ pub(crate) fn pruned(kind: Kind, mut value: Value) -> Value {
     value
 }
 
+/// Whether something was refused only because its namespace is being deleted.
+pub(crate) fn namespace_ends(status: &Status) -> bool {
+    let ends = |cause: &StatusCause| cause.reason == "NamespaceTerminating";
+    status.details.iter().flat_map(|details| &details.causes).any(ends)
+}
+
 fn error(reference: &ObjectRef, error: Error) -> WriteError {
     let object = reference.clone();
     match error {
@@ -269,6 +277,7 @@ fn error(reference: &ObjectRef, error: Error) -> WriteError {
             (409, "AlreadyExists") => WriteError::AlreadyExists(object),
             (409, _) => WriteError::Conflict(object),
             (404 | 410, _) => WriteError::NotFound(object),
+            _ if namespace_ends(&status) => WriteError::NamespaceTerminating(object),
             (408 | 429 | 500.., _) => WriteError::Unavailable { object, why: status.message },
             _ => WriteError::Invalid { object, why: status.message },
         },

@@ -21,6 +21,8 @@ use tokio::time::Instant;
 pub(crate) enum Reply {
     /// A refusal with this code and reason.
     Refuse(u16, &'static str),
+    /// A refusal of anything new in a namespace that is being deleted.
+    NamespaceTerminating,
     /// What is right, but late.
     Late(Duration),
     /// Nothing, ever.
@@ -186,6 +188,7 @@ impl Api {
                 std::future::pending::<()>().await;
             }
             Some(Reply::Refuse(code, reason)) => return refusal(code, reason),
+            Some(Reply::NamespaceTerminating) => return whole(StatusCode::FORBIDDEN, &namespace_ends()),
             Some(Reply::Late(by)) => tokio::time::sleep(by).await,
             None => {}
         }
@@ -320,6 +323,15 @@ fn whole(code: StatusCode, value: &Value) -> Answer {
     let mut answer = Response::new(UnsyncBoxBody::new(body));
     *answer.status_mut() = code;
     answer
+}
+
+/// What an API server says of something new in a namespace that is being deleted.
+fn namespace_ends() -> Value {
+    let why = "unable to create new content in namespace default because it is being terminated";
+    let cause = json!({"reason": "NamespaceTerminating", "message": "namespace default is being terminated",
+        "field": "metadata.namespace"});
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": why,
+        "reason": "Forbidden", "code": 403, "details": {"causes": [cause]}})
 }
 
 fn refusal(code: u16, reason: &str) -> Answer {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use slicegate_control_plane::api::{self, is_true, items, name, text};
+use slicegate_control_plane::audit::Request;
 use slicegate_control_plane::wait::Wait;
 use slicegate_control_plane::{Result, Value, ensure, ensure_eq, json};
 
@@ -162,14 +163,21 @@ async fn a_namespace_is_deleted_with_all_its_jobs(suite: &mut Suite) -> Result<(
     let runs = scene.submit(&there("runs")).await?;
     runs.runs(1).await?;
     let waits = scene.submit(&there("waits")).await?;
-    waits.pending("WaitingForQuota").await?;
+    let first = waits.pending("WaitingForQuota").await?;
     let stays = scene.hold("stays", 1, "2", &[("queue-name", "team")]).await?;
     stays.pending("WaitingForQuota").await?;
+    let before = scene.cluster.requests()?.len();
     scene.kubectl(&["delete", "namespace", "leaving", "--wait=false"]).await?;
+    // What is in it goes five seconds later, in no certain order: a Workload may go before its job, and is not made again.
+    api::WORKLOADS.delete(&scene.cluster.client, "leaving", name(&first)).await?;
     stays.runs(1).await?;
     Wait::new(&scene.cluster.client, api::NAMESPACES, "").gone("leaving").await?;
     let left = Wait::new(&scene.cluster.client, api::WORKLOADS, "leaving").until("none", BTreeMap::is_empty).await?;
     ensure_eq!(left.len(), 0, "Workloads that are left");
+    let refused =
+        |r: &Request| r.verb == "create" && r.resource == "workloads" && r.namespace == "leaving" && r.code == 403;
+    let refused = scene.cluster.requests()?.split_off(before).into_iter().filter(refused).count();
+    ensure!((1..8).contains(&refused), "{refused} times a Workload was to be made that the namespace does not take");
     stays.complete().await?;
     scene.end().await
 }

@@ -329,6 +329,26 @@ fn a_job_says_once_why_its_workload_cannot_be_made() {
 }
 
 #[test]
+fn nothing_is_said_of_what_a_namespace_that_ends_does_not_take() {
+    let mut world = world("4", &json!({}));
+    let mut tries = 0;
+    world.put(job("a", 4));
+    world.fault = Box::new(move |write| {
+        let object = write.operation.object();
+        let refused = matches!(write.operation, Operation::Create(_));
+        refused.then(|| WriteError::NamespaceTerminating(object))
+    });
+    for _ in 0..60 {
+        world.writes.clear();
+        world.settle();
+        tries += world.writes.iter().filter(|w| matches!(w.operation, Operation::Create(_))).count();
+        world.advance(1);
+    }
+    assert!((2..12).contains(&tries), "{tries} tries in a minute");
+    assert!(world.events.iter().all(|e| &*e.reason != "FailedCreate"), "{:?}", world.events);
+}
+
+#[test]
 fn figures_of_queues_are_written_once_in_a_while() {
     let configuration = Configuration { queue_status_interval_micros: 2_000_000, ..Configuration::default() };
     let mut world = World::new(configuration);

@@ -3,11 +3,20 @@
 use slicegate_api::validation::{Finding, Rules, validate_by_webhook};
 use slicegate_api::{Object, ObjectRef};
 
-use crate::controller::{Controller, event};
+use crate::controller::{Controller, Part, event};
 use crate::io::EventType;
 
 /// The reason of Events about a spec, label or annotation that breaks a rule.
 pub(crate) const INVALID: &str = "Invalid";
+
+/// The reason of Events about a write that is refused, and what was being done to the object.
+fn refusal(written: Option<Part>) -> (&'static str, &'static str) {
+    match written {
+        Some(Part::All) => ("FailedUpdate", "updating"),
+        Some(Part::Status) => ("FailedStatusUpdate", "updating the status of"),
+        None => ("FailedDelete", "deleting"),
+    }
+}
 
 impl Controller {
     /// Records an Event about something that is wrong with an object, unless the last one for this reason said just that.
@@ -28,6 +37,21 @@ impl Controller {
                 self.complaints.remove(about);
             }
         }
+    }
+
+    /// Says that the API server refuses a write of an object that is there, for a policy's sake say: meanwhile its job does not start
+    /// or stop. `written` is `None` for a deletion.
+    pub(crate) fn complain_of_refusal(&mut self, about: &ObjectRef, written: Option<Part>, why: &str) {
+        if self.store.get(about).is_none() {
+            return;
+        }
+        let (reason, doing) = refusal(written);
+        self.complain(about, reason, format!("Error {doing} {about}: {why}"));
+    }
+
+    /// Such a write was taken.
+    pub(crate) fn settle_refusal(&mut self, about: &ObjectRef, written: Option<Part>) {
+        self.settle_complaint(about, refusal(written).0);
     }
 
     /// The rules that an object breaks, in one text: Kueue's webhooks would have refused it.

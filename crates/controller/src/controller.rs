@@ -100,7 +100,7 @@ struct InFlight {
 
 /// The part of an object that a write sets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Part {
+pub(crate) enum Part {
     All,
     Status,
 }
@@ -422,6 +422,7 @@ impl Controller {
         }
         let reference = flight.object;
         let key = key_of(&reference);
+        let part = flight.written.as_ref().map(|(_, part)| *part);
         if outcome.result.is_err() || !self.mark_queue(&reference) {
             self.dirty.insert(reference.clone());
         }
@@ -429,6 +430,7 @@ impl Controller {
             Ok(now_is) => {
                 self.store.unlock(&reference, outcome.id, None);
                 self.create_errors.remove(&reference);
+                self.settle_refusal(&reference, part);
                 self.report(now, &key, &flight.then.reports, Written::Ok);
                 self.end(flight.then.ends);
                 self.out.events.extend(flight.then.events);
@@ -457,15 +459,19 @@ impl Controller {
             Err(error) => {
                 let written = if let WriteError::NotFound(_) = error { Written::NotFound } else { Written::Failed };
                 self.report(now, &key, &flight.then.reports, written);
-                if let (Some((object, reason, text)), WriteError::Invalid { why, .. }) =
-                    (flight.then.on_failure, &error)
-                {
-                    let text = format!("{text}: {why}");
-                    if self.create_errors.get(&reference) != Some(&text) {
-                        self.out.events.push(event(&object, EventType::Warning, reason, text.clone()));
+                match (flight.then.on_failure, &error) {
+                    (Some((object, reason, text)), WriteError::Invalid { why, .. }) => {
+                        let text = format!("{text}: {why}");
+                        if self.create_errors.get(&reference) != Some(&text) {
+                            self.out.events.push(event(&object, EventType::Warning, reason, text.clone()));
+                        }
+                        self.create_errors.insert(reference.clone(), text);
+                        self.dirty.insert(object);
                     }
-                    self.create_errors.insert(reference.clone(), text);
-                    self.dirty.insert(object);
+                    (None, WriteError::Invalid { why, .. }) => {
+                        self.complain_of_refusal(&reference, part, why);
+                    }
+                    _ => {}
                 }
                 if matches!(error, WriteError::Invalid { .. }) && flight.then.reports.contains(&Report::Admission) {
                     self.set_aside(now, &key);

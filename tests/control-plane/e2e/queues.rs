@@ -1,6 +1,6 @@
 //! Queues that change while they are used.
 
-use slicegate_control_plane::api::{self, is_true, text};
+use slicegate_control_plane::api::{self, is_true, name, text};
 use slicegate_control_plane::{Result, ensure, ensure_eq, json};
 
 use crate::scene::{CONFIGURATION, Scene, queue, said};
@@ -261,6 +261,12 @@ async fn both_versions_side_by_side(suite: &mut Suite) -> Result<()> {
         let workloads = format!("workloads.{version}.kueue.x-k8s.io");
         let row = scene.row(&[&workloads], "job-owner-").await?;
         ensure_eq!((&*row["QUEUE"], &*row["ADMITTED"]), ("newer", "True"), "workloads as {version}");
+    }
+    // A Workload that holds quota can be changed in either version, where that changes nothing it was admitted with.
+    let named = owner.workload("there", |_| true).await?;
+    for version in ["v1beta1", "v1beta2"] {
+        let workloads = format!("workloads.{version}.kueue.x-k8s.io");
+        scene.kubectl(&["label", &workloads, name(&named), &format!("example.com/{version}=seen")]).await?;
     }
     // What is edited in the older version is what counts.
     let edited = OLDER.replace("nominalQuota: 2", "nominalQuota: 4");

@@ -22,6 +22,13 @@ fn same(field: &str) -> String {
     )
 }
 
+/// Whether an optional text of the spec is what it was, where none is the same as an empty one: what is written has the default of
+/// the older version, what was converted from the newer one has not.
+fn same_text(field: &str) -> String {
+    let of = |object: &str| format!("(has({object}.spec.{field}) ? {object}.spec.{field} : '')");
+    format!("{} == {}", of("self"), of("oldSelf"))
+}
+
 /// The schema of Workloads.
 pub(super) fn schema(version: Version) -> Schema {
     let before = &["oldSelf"];
@@ -49,7 +56,7 @@ pub(super) fn schema(version: Version) -> Schema {
         Version::V1Beta1 => schema
             .rule_at(
                 Some(".spec.priorityClassSource"),
-                &while_true(RESERVED, before, &same("priorityClassSource")),
+                &while_true(RESERVED, before, &same_text("priorityClassSource")),
                 "where the priority comes from cannot change while quota is reserved",
             )
             .rule_at(
@@ -59,7 +66,7 @@ pub(super) fn schema(version: Version) -> Schema {
                     before,
                     &format!(
                         "!has(self.spec.priorityClassSource) || self.spec.priorityClassSource != 'scheduling.k8s.io/priorityclass' || ({})",
-                        same("priorityClassName")
+                        same_text("priorityClassName")
                     ),
                 ),
                 "the PriorityClass of the pods cannot change while quota is reserved",

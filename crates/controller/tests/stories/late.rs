@@ -329,6 +329,63 @@ fn a_job_says_once_why_its_workload_cannot_be_made() {
 }
 
 #[test]
+fn who_cannot_be_started_or_stopped_is_told_so_once() {
+    let mut world = world("4", &json!({}));
+    let a = world.put(job("a", 4));
+    let jobs_are_refused = |write: &slicegate_controller::Write| {
+        let object = write.operation.object();
+        (object.kind == Kind::Job).then(|| WriteError::Invalid { object, why: "a policy".to_owned() })
+    };
+    let told = |world: &World| {
+        let of_it = world.events.iter().filter(|e| &*e.reason == "FailedUpdate");
+        of_it.map(|e| (e.object.name.to_string(), e.note.to_string())).collect::<Vec<_>>()
+    };
+    let once = ("a".to_owned(), "Error updating Job default/a: a policy".to_owned());
+    world.fault = Box::new(jobs_are_refused);
+    for _ in 0..30 {
+        world.settle();
+        world.advance(1);
+    }
+    assert!(world.has(&a, &ConditionType::Admitted));
+    assert_eq!(told(&world), [once.clone()], "it is not started");
+    world.fault = Box::new(|_| None);
+    world.advance(61);
+    world.settle();
+    running(&mut world, &a, 4);
+    // It is told again once it is refused again.
+    world.fault = Box::new(jobs_are_refused);
+    let reference = workload_of(&world, &a);
+    world.edit(&reference, |v| v["spec"]["active"] = false.into());
+    for _ in 0..30 {
+        world.settle();
+        world.advance(1);
+    }
+    assert_eq!(told(&world), [once.clone(), once], "it is not stopped");
+}
+
+#[test]
+fn who_cannot_be_admitted_is_told_so_once() {
+    let mut world = world("4", &json!({}));
+    world.put(job("a", 4));
+    world.fault = Box::new(move |write| {
+        let object = write.operation.object();
+        let refused = matches!(write.operation, Operation::UpdateStatus(_)) && object.kind == Kind::Workload;
+        refused.then(|| WriteError::Invalid { object, why: "a policy".to_owned() })
+    });
+    for _ in 0..30 {
+        world.settle();
+        world.advance(1);
+    }
+    let told = world.events.iter().filter(|e| &*e.reason == "FailedStatusUpdate");
+    let told: Vec<&str> = told.map(|e| &*e.note).collect();
+    let [told] = told.as_slice() else { panic!("{told:?}") };
+    assert!(
+        told.starts_with("Error updating the status of Workload default/job-a-") && told.ends_with(": a policy"),
+        "{told}"
+    );
+}
+
+#[test]
 fn nothing_is_said_of_what_a_namespace_that_ends_does_not_take() {
     let mut world = world("4", &json!({}));
     let mut tries = 0;

@@ -468,7 +468,10 @@ impl Controller {
                         self.create_errors.insert(reference.clone(), text);
                         self.dirty.insert(object);
                     }
-                    (None, WriteError::Invalid { why, .. }) => {
+                    // Nobody waits for a status that decides nothing.
+                    (None, WriteError::Invalid { why, .. })
+                        if part != Some(Part::Status) || !flight.then.reports.is_empty() =>
+                    {
                         self.complain_of_refusal(&reference, part, why);
                     }
                     _ => {}

@@ -30,7 +30,8 @@ mod ungate;
 
 pub use config::Configuration;
 pub use configuration_file::{
-    ConfigurationError, FromFile, feature_gates, framework, from_file, go_duration, set_feature_gates,
+    Address, ConfigurationError, ControllerManager, DEFAULT_NAMESPACE, FromFile, LeaderElection, WebhookCertificate,
+    controller_manager, feature_gates, framework, from_file, go_duration, set_feature_gates,
 };
 pub use controller::Controller;
 pub use io::{

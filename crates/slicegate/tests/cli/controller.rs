@@ -40,8 +40,12 @@ fn what_is_wrong_with_a_configuration_is_told_before_anything_else() {
     let head = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n";
     for (name, text, says) in [
         ("unknown.yaml", "leaderElecton: {}\n", "leaderElecton"),
-        ("lease.yaml", "leaderElection: {renewDeadline: 20s}\n", "leaderElection.renewDeadline: 20 s is not less than"),
-        ("address.yaml", "metrics: {bindAddress: nowhere}\n", "metrics.bindAddress nowhere: "),
+        (
+            "lease.yaml",
+            "leaderElection: {renewDeadline: 20s}\n",
+            "lease.yaml:3:33: leaderElection.renewDeadline: 20 s is not less than",
+        ),
+        ("address.yaml", "metrics: {bindAddress: nowhere}\n", "metrics.bindAddress: \"nowhere\" has no port"),
     ] {
         let config = file(name, &(head.to_owned() + text));
         let (status, out, err) = run_on("", &["controller", "--config", &config]);

@@ -90,7 +90,7 @@ async fn controller(args: &ControllerArgs, settings: Settings) -> Result<(), Str
     tokio::pin!(shutdown);
     let starting = async {
         let client =
-            connect(args.kubeconfig.as_deref()).await.map_err(|error| error.to_string())?;
+            connect(args.kubeconfig.as_deref(), args.context.as_deref()).await.map_err(|error| error.to_string())?;
         let health = Health::new(&settings.liveness, &settings.readiness);
         let servers = serve(&client, settings.serving, &health).await.map_err(|error| error.to_string())?;
         Ok::<_, String>((client, health, servers))

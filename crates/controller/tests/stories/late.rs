@@ -336,7 +336,7 @@ fn nothing_is_said_of_what_a_namespace_that_ends_does_not_take() {
     world.fault = Box::new(move |write| {
         let object = write.operation.object();
         let refused = matches!(write.operation, Operation::Create(_));
-        refused.then(|| WriteError::NamespaceTerminating(object))
+        refused.then_some(WriteError::NamespaceTerminating(object))
     });
     for _ in 0..60 {
         world.writes.clear();

@@ -12,9 +12,10 @@ use slicegate_workload::{
 };
 
 use crate::complaints::INVALID;
-use crate::controller::{Controller, Report};
+use crate::controller::Controller;
 use crate::jobs::as_job;
 use crate::store::{key_of, owner_ref};
+use crate::writes::Report;
 use crate::{keys, pods};
 
 /// What the engine was last told.

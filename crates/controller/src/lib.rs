@@ -13,6 +13,7 @@ mod feed;
 mod io;
 pub mod jobs;
 pub mod keys;
+mod marks;
 mod merge;
 pub mod metrics;
 pub mod names;
@@ -25,8 +26,10 @@ pub mod podset;
 pub mod priority;
 mod reconcile;
 mod store;
+mod timers;
 pub mod topology_request;
 mod ungate;
+mod writes;
 
 pub use config::Configuration;
 pub use configuration_file::{

@@ -8,12 +8,13 @@ use slicegate_api::owner::{OwnerError, managed_ancestor};
 use slicegate_api::{Kind, Object, ObjectRef, kueue};
 use slicegate_workload::{CheckState, ConditionType, Key, Status, Timestamp, Workload};
 
-use crate::controller::{Controller, Then, event};
+use crate::controller::{Controller, event};
 use crate::io::{EventType, Operation, field_manager};
 use crate::jobs::{Finished, Integration, JobContext, as_job, as_job_mut, label};
 use crate::keys;
 use crate::podset;
 use crate::store::workload_ref;
+use crate::writes::Then;
 
 /// What a reconcile of a job knows about it.
 pub(super) struct JobView {

@@ -7,10 +7,11 @@ use slicegate_api::{Condition, Kind, Object, ObjectRef, convert, kueue};
 use slicegate_quota::request_quantity;
 use slicegate_workload::{ResourceList, Timestamp};
 
-use crate::controller::{Controller, Then};
+use crate::controller::Controller;
 use crate::io::{Operation, field_manager};
 use crate::keys;
 use crate::store::key_of;
+use crate::writes::Then;
 
 /// Sets a condition of an API object; its transition time moves only if its status changes.
 fn set_condition(conditions: &mut Vec<Condition>, mut new: Condition) {

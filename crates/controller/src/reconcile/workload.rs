@@ -11,10 +11,11 @@ use slicegate_workload::{
     ConditionType, Key, QueueingStrategy, Status, StopPolicy, Timestamp, Workload, WorkloadStatus,
 };
 
-use crate::controller::{Controller, Plan, Then, event};
+use crate::controller::{Controller, event};
 use crate::io::{EventType, Operation, field_manager};
 use crate::priority::Classes as _;
 use crate::store::{owner_ref, workload_ref};
+use crate::writes::{Plan, Then};
 
 /// How long a job that was never seen may yet appear.
 const UNSEEN_JOB_SECONDS: i64 = 10;

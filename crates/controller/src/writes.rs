@@ -301,7 +301,10 @@ impl Controller {
         if let Some(object) = self.store.get(&reference).cloned() {
             self.mark(&object, None);
         }
-        if let Some(plan) = self.plans.remove(&key).filter(|_| reference.kind == Kind::Workload) {
+        // Another object may have the name of a Workload.
+        if reference.kind == Kind::Workload
+            && let Some(plan) = self.plans.remove(&key)
+        {
             self.report(now, &key, &plan.then.reports, fared);
         }
     }

@@ -48,6 +48,13 @@ pub(crate) struct HeldBack {
     pub(crate) written: BTreeMap<ObjectRef, Timestamp>,
 }
 
+impl HeldBack {
+    /// Has queues looked at then, or before.
+    pub(crate) fn look_at(&mut self, until: Timestamp) {
+        self.until = Some(self.until.map_or(until, |before| before.min(until)));
+    }
+}
+
 /// Queues as they were when their status was last found to be right, and what the engine said of them then.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Synced {

@@ -4,10 +4,11 @@ use slicegate_api::{Node, PodSpec as ApiPodSpec, convert};
 use slicegate_quota::Quantity;
 use slicegate_workload::{NodeAffinity, PodSpec, Taint, Toleration};
 
-/// A pod as the scheduler sees it: as in the API, with limits as requests where there are none. One that cannot be read, which no
-/// API server takes, asks for nothing.
+/// A pod as the scheduler sees it: as in the API, with limits as requests where there are none. Affinity and tolerations that cannot
+/// be read, which no API server takes, are as if they were not there.
 pub(crate) fn pod_spec(spec: &ApiPodSpec) -> PodSpec {
-    let mut spec = convert::pod_spec(spec).unwrap_or_default();
+    let without = || ApiPodSpec { affinity: None, tolerations: None, ..spec.clone() };
+    let mut spec = convert::pod_spec(spec).or_else(|_| convert::pod_spec(&without())).unwrap_or_default();
     spec.use_limits_as_requests();
     spec
 }
@@ -52,6 +53,24 @@ impl Shape {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn what_cannot_be_read_loses_no_requests() {
+        let spec: ApiPodSpec = serde_json::from_value(json!({
+            "containers": [{"name": "a", "resources": {"limits": {"google.com/tpu": 4}}}],
+            "tolerations": [{"operator": "Exists", "effect": "NO_SCHEDULE"}]
+        }))
+        .unwrap();
+        let shape = Shape::of(&spec, false);
+        assert_eq!((shape.request("google.com/tpu"), shape.tolerations.len()), (Quantity::from_units(4), 0));
+    }
+
+    #[test]
+    fn limits_of_a_pod_as_a_whole_stand_in_for_its_requests() {
+        let spec = json!({"containers": [{"name": "a"}], "resources": {"limits": {"cpu": "2"}}});
+        let shape = Shape::of(&serde_json::from_value(spec).unwrap(), false);
+        assert_eq!(shape.request("cpu"), Quantity::from_units(2));
+    }
 
     #[test]
     fn only_what_is_required_tells_shapes_apart() {

@@ -315,6 +315,8 @@ fn gate(reading: &mut Reading, configuration: &mut Configuration, name: &str, on
             if let Err(unknown) = configuration.engine.gates.set(name, on) {
                 reading.errors.push(error(format!("featureGates.{name}"), unknown.to_string()));
             }
+            let why = "nobody makes variants of workloads here; those that others make are followed";
+            reading.ignore("featureGates.ConcurrentAdmission", on && name == "ConcurrentAdmission", why);
         }
     }
 }
@@ -538,6 +540,10 @@ mod tests {
         assert!(said.configuration.short_workload_names);
         assert_eq!(said.configuration.retention_after_finished_seconds, Some(3_600));
         assert_eq!(said.ignored.len(), 2, "{:?}", said.ignored);
+        for (on, told) in [(true, 1), (false, 0)] {
+            let said = read(V1BETA2, json!({"featureGates": {"ConcurrentAdmission": on}})).unwrap();
+            assert_eq!(said.ignored.len(), told, "{:?}", said.ignored);
+        }
     }
 
     #[test]

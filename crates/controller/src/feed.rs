@@ -132,6 +132,15 @@ impl Controller {
         }
     }
 
+    /// [`converted`](Self::converted), and an Event says which rule the object breaks if it does.
+    fn read_by_rules<T>(&mut self, object: &Object, result: Result<T, convert::ConvertError>) -> Option<T> {
+        if result.is_err() {
+            return self.converted(&object.reference(), result);
+        }
+        self.complain_of_rules(object);
+        result.ok()
+    }
+
     /// A ClusterQueue. One that breaks a rule admits nothing; what its workloads hold stays counted.
     fn read_cluster_queue(&mut self, object: &Object, queue: &kueue::ClusterQueue) -> Option<ClusterQueueSpec> {
         let reference = object.reference();
@@ -216,8 +225,8 @@ impl Controller {
             }
             Kind::Cohort => {
                 let spec = match &object {
-                    Some(Object::Cohort(c)) => {
-                        self.converted(reference, convert::cohort(c)).or_else(|| self.fed.cohorts.get(name).cloned())
+                    Some(object @ Object::Cohort(c)) => {
+                        self.read_by_rules(object, convert::cohort(c)).or_else(|| self.fed.cohorts.get(name).cloned())
                     }
                     _ => None,
                 };
@@ -237,8 +246,8 @@ impl Controller {
             }
             Kind::ResourceFlavor => {
                 let spec = match &object {
-                    Some(Object::ResourceFlavor(f)) => {
-                        self.converted(reference, convert::flavor(f)).or_else(|| self.fed.flavors.get(name).cloned())
+                    Some(object @ Object::ResourceFlavor(f)) => {
+                        self.read_by_rules(object, convert::flavor(f)).or_else(|| self.fed.flavors.get(name).cloned())
                     }
                     _ => None,
                 };

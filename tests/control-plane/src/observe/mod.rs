@@ -21,6 +21,9 @@ use crate::cluster::Cluster;
 use crate::error::{Context as _, Error, Result};
 use crate::wait::AGAIN;
 
+/// How long the garbage collector may take; it looks for new kinds every 30 s.
+const COLLECTED: Duration = Duration::from_secs(40);
+
 /// What is recorded, as far as the API server serves it.
 pub const RECORDED: [Resource; 13] = [
     api::PODS,
@@ -207,15 +210,24 @@ impl Observer {
         replay::leftovers(&self.all())
     }
 
-    /// Fails if a rule was broken at some time or something is left over.
+    /// Fails if a rule was broken at some time or something is left over. The garbage collector takes away what a deleted
+    /// object owned when it comes to it, and is given time for that.
     ///
     /// # Errors
     /// Then, with all that is wrong.
     pub async fn must_be_clean(&self) -> Result<()> {
-        self.catch_up().await?;
-        let mut wrong = self.violations();
-        wrong.extend(self.leftovers());
-        if wrong.is_empty() { Ok(()) } else { Err(Error::new(wrong.join("\n"))) }
+        let last = Instant::now() + COLLECTED;
+        loop {
+            self.catch_up().await?;
+            let mut wrong = self.violations();
+            let left = self.leftovers();
+            if wrong.is_empty() && !left.is_empty() && Instant::now() < last {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+                continue;
+            }
+            wrong.extend(left);
+            return if wrong.is_empty() { Ok(()) } else { Err(Error::new(wrong.join("\n"))) };
+        }
     }
 
     /// Writes all that was seen to a file, a version a line, as the recordings are written.

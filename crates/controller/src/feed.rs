@@ -133,6 +133,15 @@ impl Controller {
         }
     }
 
+    /// [`converted`](Self::converted), and an Event says which rule the object breaks if it does.
+    fn read_by_rules<T>(&mut self, object: &Object, result: Result<T, convert::ConvertError>) -> Option<T> {
+        if result.is_err() {
+            return self.converted(&object.reference(), result);
+        }
+        self.complain_of_rules(object);
+        result.ok()
+    }
+
     /// A ClusterQueue. One that breaks a rule admits nothing; what its workloads hold stays counted.
     fn read_cluster_queue(&mut self, object: &Object, queue: &kueue::ClusterQueue) -> Option<ClusterQueueSpec> {
         let reference = object.reference();
@@ -237,8 +246,8 @@ impl Controller {
     fn feed_cohort(&mut self, now: Timestamp, reference: &ObjectRef, object: Option<&Object>) -> bool {
         let name = &reference.name;
         let spec = match object {
-            Some(Object::Cohort(cohort)) => {
-                self.converted(reference, convert::cohort(cohort)).or_else(|| self.fed.cohorts.get(name).cloned())
+            Some(object @ Object::Cohort(cohort)) => {
+                self.read_by_rules(object, convert::cohort(cohort)).or_else(|| self.fed.cohorts.get(name).cloned())
             }
             _ => None,
         };
@@ -258,8 +267,8 @@ impl Controller {
     fn feed_flavor(&mut self, now: Timestamp, reference: &ObjectRef, object: Option<&Object>) -> bool {
         let name = &reference.name;
         let spec = match object {
-            Some(Object::ResourceFlavor(flavor)) => {
-                self.converted(reference, convert::flavor(flavor)).or_else(|| self.fed.flavors.get(name).cloned())
+            Some(object @ Object::ResourceFlavor(flavor)) => {
+                self.read_by_rules(object, convert::flavor(flavor)).or_else(|| self.fed.flavors.get(name).cloned())
             }
             _ => None,
         };

@@ -104,6 +104,8 @@ pub(super) fn gate(reading: &mut Reading, configuration: &mut Configuration, nam
             if let Err(unknown) = configuration.engine.gates.set(name, on) {
                 reading.error(format!("{PATH}{name}"), unknown.to_string());
             }
+            let why = "nobody makes variants of workloads here; those that others make are followed";
+            reading.ignore("featureGates.ConcurrentAdmission", on && name == "ConcurrentAdmission", why);
         }
     }
 }

@@ -424,6 +424,10 @@ mod tests {
         assert!(said.configuration.short_workload_names);
         assert_eq!(said.configuration.retention_after_finished_seconds, Some(3_600));
         assert_eq!(said.ignored.len(), 2, "{:?}", said.ignored);
+        for (on, told) in [(true, 1), (false, 0)] {
+            let said = read(V1BETA2, json!({"featureGates": {"ConcurrentAdmission": on}})).unwrap();
+            assert_eq!(said.ignored.len(), told, "{:?}", said.ignored);
+        }
     }
 
     #[test]

@@ -78,6 +78,10 @@ impl Controller {
         };
         // Jobs of kinds that are not known cannot be looked for.
         let Some(job) = owner_ref(metadata) else { return false };
+        // Nor are those of kinds that are not managed; a Workload that is deleted must be let go all the same.
+        if !self.config.frameworks.contains(&job.kind) {
+            return metadata.deletion_timestamp.is_some();
+        }
         self.store.get(&job).is_none_or(|o| o.uid() != owner.uid || o.metadata().deletion_timestamp.is_some())
     }
 

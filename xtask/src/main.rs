@@ -29,10 +29,11 @@ fn main() -> ExitCode {
         Some("fuzz") => fuzz::run(&args[1..]),
         Some("faults") => faults(&args[1..]),
         Some("e2e") => e2e(&args[1..]),
-        _ => {
+        None | Some("help" | "--help" | "-h") => {
             print!("{HELP}");
             Ok(())
         }
+        Some(other) => Err(format!("there is no chore {other}\n\n{HELP}")),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -6,7 +6,7 @@ use slicegate_manifest::{Code, Diagnostic, Document, Severity, Texts};
 
 use crate::model::Model;
 
-/// What a rule is about: the first two digits of its code.
+/// What a rule is about: the first two of the four digits of its code.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Subject {
     /// `SG00xx`: the text and the form of objects.
@@ -29,11 +29,13 @@ pub enum Subject {
     Topology,
     /// `SG09xx`: pods.
     Pods,
+    /// `SG10xx`: Kueue's configuration file.
+    Configuration,
 }
 
 impl Subject {
     /// All of them, in the order of their codes.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Reading,
         Self::Queues,
         Self::Preemption,
@@ -44,6 +46,7 @@ impl Subject {
         Self::Provisioning,
         Self::Topology,
         Self::Pods,
+        Self::Configuration,
     ];
 
     /// What it is called in a list of rules.
@@ -59,6 +62,7 @@ impl Subject {
             Self::Provisioning => "Admission checks and provisioning",
             Self::Topology => "Topology-aware placement",
             Self::Pods => "Pods",
+            Self::Configuration => "The configuration file",
         }
     }
 
@@ -75,6 +79,7 @@ impl Subject {
             Self::Provisioning => "SG07",
             Self::Topology => "SG08",
             Self::Pods => "SG09",
+            Self::Configuration => "SG10",
         }
     }
 }

@@ -3,8 +3,9 @@
 use slicegate_api::validation::{Finding, Rules, validate_by_webhook};
 use slicegate_api::{Object, ObjectRef};
 
-use crate::controller::{Controller, Part, event};
+use crate::controller::{Controller, event};
 use crate::io::EventType;
+use crate::writes::Part;
 
 /// The reason of Events about a spec, label or annotation that breaks a rule.
 pub(crate) const INVALID: &str = "Invalid";

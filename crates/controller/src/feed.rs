@@ -12,9 +12,10 @@ use slicegate_workload::{
 };
 
 use crate::complaints::INVALID;
-use crate::controller::{Controller, Report};
+use crate::controller::Controller;
 use crate::jobs::as_job;
 use crate::store::{key_of, owner_ref};
+use crate::writes::Report;
 use crate::{keys, pods};
 
 /// What the engine was last told.
@@ -132,6 +133,15 @@ impl Controller {
         }
     }
 
+    /// [`converted`](Self::converted), and an Event says which rule the object breaks if it does.
+    fn read_by_rules<T>(&mut self, object: &Object, result: Result<T, convert::ConvertError>) -> Option<T> {
+        if result.is_err() {
+            return self.converted(&object.reference(), result);
+        }
+        self.complain_of_rules(object);
+        result.ok()
+    }
+
     /// A ClusterQueue. One that breaks a rule admits nothing; what its workloads hold stays counted.
     fn read_cluster_queue(&mut self, object: &Object, queue: &kueue::ClusterQueue) -> Option<ClusterQueueSpec> {
         let reference = object.reference();
@@ -171,172 +181,196 @@ impl Controller {
 
     /// Tells the engine what became of an object, if that matters to it, and marks what else it matters to.
     pub(crate) fn feed(&mut self, now: Timestamp, reference: &ObjectRef) {
-        let name = &reference.name;
         let object = self.store.get(reference).cloned();
-        match reference.kind {
-            Kind::ClusterQueue => {
-                let spec = match &object {
-                    Some(object @ Object::ClusterQueue(q)) => self.read_cluster_queue(object, q),
-                    _ => None,
-                };
-                match news(&mut self.fed.cluster_queues, name, spec.map(Arc::new)) {
-                    News::Same => return,
-                    News::Set(spec) => self.engine.set_cluster_queue(now, (*spec).clone()),
-                    News::Gone => self.engine.remove_cluster_queue(now, name),
-                }
-                let leads: Vec<Key> = self
-                    .fed
-                    .local_queues
-                    .values()
-                    .filter(|q| q.cluster_queue == *name)
-                    .map(|q| q.key.clone())
-                    .collect();
-                self.mark_workloads(|w| {
-                    w.status.admission.as_ref().is_some_and(|a| a.cluster_queue == *name)
-                        || leads.iter().any(|q| q.namespace == w.key.namespace && q.name == w.spec.queue_name)
-                });
-            }
-            Kind::LocalQueue => {
-                let key = key_of(reference);
-                let spec = match &object {
-                    Some(Object::LocalQueue(q)) => self
-                        .converted(reference, convert::local_queue(q))
-                        .or_else(|| self.fed.local_queues.get(&key).cloned()),
-                    _ => None,
-                };
-                match news(&mut self.fed.local_queues, &key, spec) {
-                    News::Same => return,
-                    News::Set(spec) => self.engine.set_local_queue(now, spec),
-                    News::Gone => self.engine.remove_local_queue(now, &key),
-                }
-                if let Some(Object::LocalQueue(queue)) = &object {
-                    self.restore_past_usage(now, &key, queue);
-                }
-                self.mark_workloads(|w| w.key.namespace == key.namespace && w.spec.queue_name == key.name);
-            }
-            Kind::Cohort => {
-                let spec = match &object {
-                    Some(Object::Cohort(c)) => {
-                        self.converted(reference, convert::cohort(c)).or_else(|| self.fed.cohorts.get(name).cloned())
-                    }
-                    _ => None,
-                };
-                match news(&mut self.fed.cohorts, name, spec) {
-                    News::Same => return,
-                    News::Set(spec) => {
-                        if let Err(cycle) = self.engine.set_cohort(now, spec) {
-                            self.complain(reference, "Cycle", cycle.to_string());
-                        } else {
-                            self.settle_complaint(reference, "Cycle");
-                        }
-                    }
-                    News::Gone => self.engine.remove_cohort(now, name),
-                }
-                // Whether they are in or below a cycle may have changed.
-                self.mark_workloads(|w| w.status.admission.is_none() && !w.is_finished());
-            }
-            Kind::ResourceFlavor => {
-                let spec = match &object {
-                    Some(Object::ResourceFlavor(f)) => {
-                        self.converted(reference, convert::flavor(f)).or_else(|| self.fed.flavors.get(name).cloned())
-                    }
-                    _ => None,
-                };
-                match news(&mut self.fed.flavors, name, spec) {
-                    News::Same => return,
-                    News::Set(spec) => {
-                        if spec.topology.is_some() || spec.whole_slices {
-                            self.start_placement();
-                        }
-                        self.engine.set_flavor(now, spec);
-                    }
-                    News::Gone => self.engine.remove_flavor(now, name),
-                }
-                self.mark_workloads(|w| w.status.admission.is_none() && !w.is_finished());
-            }
-            Kind::Topology => {
-                let spec = match &object {
-                    Some(Object::Topology(t)) => Some(convert::topology(t)),
-                    _ => None,
-                };
-                match news(&mut self.fed.topologies, name, spec) {
-                    News::Same => return,
-                    News::Set(spec) => self.engine.set_topology(now, spec),
-                    News::Gone => self.engine.remove_topology(now, name),
-                }
-            }
-            Kind::AdmissionCheck => {
-                let spec = match &object {
-                    Some(Object::AdmissionCheck(c)) => Some(CheckSpec {
-                        name: name.clone(),
-                        controller: c.spec.controller_name.as_str().into(),
-                        active: check_is_active(c),
-                    }),
-                    _ => None,
-                };
-                match news(&mut self.fed.checks, name, spec) {
-                    News::Same => return,
-                    News::Set(spec) => self.engine.set_admission_check(now, spec),
-                    News::Gone => self.engine.remove_admission_check(now, name),
-                }
-                self.mark_workloads(|w| {
-                    let waits = w.status.admission.is_none() && !w.is_finished();
-                    waits || w.status.admission_checks.iter().any(|c| c.name == *name)
-                });
-            }
-            Kind::Namespace => {
-                let labels = object.as_ref().map(|o| {
-                    let mut labels = boxed(o.metadata().labels.as_ref());
-                    labels.insert("kubernetes.io/metadata.name".into(), name.clone());
-                    labels
-                });
-                match news(&mut self.fed.namespaces, name, labels) {
-                    News::Same => return,
-                    News::Set(labels) => self.engine.set_namespace(now, name, labels),
-                    News::Gone => self.engine.remove_namespace(now, name),
-                }
-                self.mark_workloads(|w| w.key.namespace == *name);
-            }
-            Kind::LimitRange => {
-                let namespace = &reference.namespace;
-                let mut ranges = Vec::new();
-                for object in self.store.all(Kind::LimitRange).filter(|o| *o.namespace() == **namespace) {
-                    // One that cannot be read limits nothing.
-                    if let Object::LimitRange(range) = object
-                        && let Ok(range) = convert::limit_range(range)
-                    {
-                        ranges.push(range);
-                    }
-                }
-                self.engine.set_limit_ranges(now, namespace, &ranges);
-            }
-            Kind::RuntimeClass => {
-                let overhead = match &object {
-                    Some(Object::RuntimeClass(c)) => {
-                        let fixed = c.overhead.as_ref().and_then(|o| o.pod_fixed.clone()).unwrap_or_default();
-                        self.converted(reference, convert::resource_list(&fixed))
-                    }
-                    _ => None,
-                };
-                self.engine.set_runtime_class(now, name, overhead);
-            }
-            Kind::Node => {
-                let node = match &object {
-                    Some(Object::Node(n)) => self.converted(reference, convert::node(n)),
-                    _ => None,
-                };
-                match node {
-                    Some(node) => self.engine.set_node(now, node),
-                    None => self.engine.remove_node(now, name),
-                }
-                self.touched = true;
-                return;
-            }
-            Kind::Pod => return self.feed_pod(now, reference, object.as_ref()),
-            Kind::Workload => return self.feed_workload(now, reference, object.as_ref()),
-            _ => return,
+        let object = object.as_ref();
+        let is_new = match reference.kind {
+            Kind::ClusterQueue => self.feed_cluster_queue(now, reference, object),
+            Kind::LocalQueue => self.feed_local_queue(now, reference, object),
+            Kind::Cohort => self.feed_cohort(now, reference, object),
+            Kind::ResourceFlavor => self.feed_flavor(now, reference, object),
+            Kind::Topology => self.feed_topology(now, reference, object),
+            Kind::AdmissionCheck => self.feed_check(now, reference, object),
+            Kind::Namespace => self.feed_namespace(now, reference, object),
+            Kind::LimitRange => self.feed_limit_ranges(now, &reference.namespace),
+            Kind::RuntimeClass => self.feed_runtime_class(now, reference, object),
+            Kind::Node => return self.feed_node(now, reference, object),
+            Kind::Pod => return self.feed_pod(now, reference, object),
+            Kind::Workload => return self.feed_workload(now, reference, object),
+            _ => false,
+        };
+        self.stale.all |= is_new;
+        self.touched |= is_new;
+    }
+
+    // Each of these tells the engine of a kind, marks whom else it matters to, and returns whether there was anything new.
+
+    fn feed_cluster_queue(&mut self, now: Timestamp, reference: &ObjectRef, object: Option<&Object>) -> bool {
+        let name = &reference.name;
+        let spec = match object {
+            Some(object @ Object::ClusterQueue(queue)) => self.read_cluster_queue(object, queue),
+            _ => None,
+        };
+        match news(&mut self.fed.cluster_queues, name, spec.map(Arc::new)) {
+            News::Same => return false,
+            News::Set(spec) => self.engine.set_cluster_queue(now, (*spec).clone()),
+            News::Gone => self.engine.remove_cluster_queue(now, name),
         }
-        self.stale.all = true;
+        let leads = self.fed.local_queues.values().filter(|q| q.cluster_queue == *name);
+        let leads: Vec<Key> = leads.map(|q| q.key.clone()).collect();
+        self.mark_workloads(|w| {
+            w.status.admission.as_ref().is_some_and(|a| a.cluster_queue == *name)
+                || leads.iter().any(|q| q.namespace == w.key.namespace && q.name == w.spec.queue_name)
+        });
+        true
+    }
+
+    fn feed_local_queue(&mut self, now: Timestamp, reference: &ObjectRef, object: Option<&Object>) -> bool {
+        let key = key_of(reference);
+        let queue = if let Some(Object::LocalQueue(queue)) = object { Some(queue) } else { None };
+        let spec = queue.and_then(|queue| {
+            let read = self.converted(reference, convert::local_queue(queue));
+            read.or_else(|| self.fed.local_queues.get(&key).cloned())
+        });
+        match news(&mut self.fed.local_queues, &key, spec) {
+            News::Same => return false,
+            News::Set(spec) => self.engine.set_local_queue(now, spec),
+            News::Gone => self.engine.remove_local_queue(now, &key),
+        }
+        if let Some(queue) = queue {
+            self.restore_past_usage(now, &key, queue);
+        }
+        self.mark_workloads(|w| w.key.namespace == key.namespace && w.spec.queue_name == key.name);
+        true
+    }
+
+    fn feed_cohort(&mut self, now: Timestamp, reference: &ObjectRef, object: Option<&Object>) -> bool {
+        let name = &reference.name;
+        let spec = match object {
+            Some(object @ Object::Cohort(cohort)) => {
+                self.read_by_rules(object, convert::cohort(cohort)).or_else(|| self.fed.cohorts.get(name).cloned())
+            }
+            _ => None,
+        };
+        match news(&mut self.fed.cohorts, name, spec) {
+            News::Same => return false,
+            News::Set(spec) => match self.engine.set_cohort(now, spec) {
+                Err(cycle) => self.complain(reference, "Cycle", cycle.to_string()),
+                Ok(()) => self.settle_complaint(reference, "Cycle"),
+            },
+            News::Gone => self.engine.remove_cohort(now, name),
+        }
+        // Whether they are in or below a cycle may have changed.
+        self.mark_workloads(|w| w.status.admission.is_none() && !w.is_finished());
+        true
+    }
+
+    fn feed_flavor(&mut self, now: Timestamp, reference: &ObjectRef, object: Option<&Object>) -> bool {
+        let name = &reference.name;
+        let spec = match object {
+            Some(object @ Object::ResourceFlavor(flavor)) => {
+                self.read_by_rules(object, convert::flavor(flavor)).or_else(|| self.fed.flavors.get(name).cloned())
+            }
+            _ => None,
+        };
+        match news(&mut self.fed.flavors, name, spec) {
+            News::Same => return false,
+            News::Set(spec) => {
+                if spec.topology.is_some() || spec.whole_slices {
+                    self.start_placement();
+                }
+                self.engine.set_flavor(now, spec);
+            }
+            News::Gone => self.engine.remove_flavor(now, name),
+        }
+        self.mark_workloads(|w| w.status.admission.is_none() && !w.is_finished());
+        true
+    }
+
+    fn feed_topology(&mut self, now: Timestamp, reference: &ObjectRef, object: Option<&Object>) -> bool {
+        let name = &reference.name;
+        let spec = match object {
+            Some(Object::Topology(topology)) => Some(convert::topology(topology)),
+            _ => None,
+        };
+        match news(&mut self.fed.topologies, name, spec) {
+            News::Same => return false,
+            News::Set(spec) => self.engine.set_topology(now, spec),
+            News::Gone => self.engine.remove_topology(now, name),
+        }
+        true
+    }
+
+    fn feed_check(&mut self, now: Timestamp, reference: &ObjectRef, object: Option<&Object>) -> bool {
+        let name = &reference.name;
+        let spec = match object {
+            Some(Object::AdmissionCheck(check)) => Some(CheckSpec {
+                name: name.clone(),
+                controller: check.spec.controller_name.as_str().into(),
+                active: check_is_active(check),
+            }),
+            _ => None,
+        };
+        match news(&mut self.fed.checks, name, spec) {
+            News::Same => return false,
+            News::Set(spec) => self.engine.set_admission_check(now, spec),
+            News::Gone => self.engine.remove_admission_check(now, name),
+        }
+        self.mark_workloads(|w| {
+            let waits = w.status.admission.is_none() && !w.is_finished();
+            waits || w.status.admission_checks.iter().any(|c| c.name == *name)
+        });
+        true
+    }
+
+    fn feed_namespace(&mut self, now: Timestamp, reference: &ObjectRef, object: Option<&Object>) -> bool {
+        let name = &reference.name;
+        let labels = object.map(|object| {
+            let mut labels = boxed(object.metadata().labels.as_ref());
+            labels.insert("kubernetes.io/metadata.name".into(), name.clone());
+            labels
+        });
+        match news(&mut self.fed.namespaces, name, labels) {
+            News::Same => return false,
+            News::Set(labels) => self.engine.set_namespace(now, name, labels),
+            News::Gone => self.engine.remove_namespace(now, name),
+        }
+        self.mark_workloads(|w| w.key.namespace == *name);
+        true
+    }
+
+    fn feed_limit_ranges(&mut self, now: Timestamp, namespace: &str) -> bool {
+        let inside = self.store.all(Kind::LimitRange).filter(|object| object.namespace() == namespace);
+        let ranges = inside.filter_map(|object| match object {
+            // One that cannot be read limits nothing.
+            Object::LimitRange(range) => convert::limit_range(range).ok(),
+            _ => None,
+        });
+        let ranges: Vec<_> = ranges.collect();
+        self.engine.set_limit_ranges(now, namespace, &ranges);
+        true
+    }
+
+    fn feed_runtime_class(&mut self, now: Timestamp, reference: &ObjectRef, object: Option<&Object>) -> bool {
+        let overhead = match object {
+            Some(Object::RuntimeClass(class)) => {
+                let fixed = class.overhead.as_ref().and_then(|o| o.pod_fixed.clone()).unwrap_or_default();
+                self.converted(reference, convert::resource_list(&fixed))
+            }
+            _ => None,
+        };
+        self.engine.set_runtime_class(now, &reference.name, overhead);
+        true
+    }
+
+    fn feed_node(&mut self, now: Timestamp, reference: &ObjectRef, object: Option<&Object>) {
+        let node = match object {
+            Some(Object::Node(node)) => self.converted(reference, convert::node(node)),
+            _ => None,
+        };
+        match node {
+            Some(node) => self.engine.set_node(now, node),
+            None => self.engine.remove_node(now, &reference.name),
+        }
         self.touched = true;
     }
 

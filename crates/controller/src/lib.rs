@@ -13,6 +13,7 @@ mod feed;
 mod io;
 pub mod jobs;
 pub mod keys;
+mod marks;
 mod merge;
 pub mod metrics;
 pub mod names;
@@ -25,12 +26,15 @@ pub mod podset;
 pub mod priority;
 mod reconcile;
 mod store;
+mod timers;
 pub mod topology_request;
 mod ungate;
+mod writes;
 
 pub use config::Configuration;
 pub use configuration_file::{
-    ConfigurationError, FromFile, feature_gates, framework, from_file, go_duration, set_feature_gates,
+    Address, ConfigurationError, ControllerManager, DEFAULT_NAMESPACE, FromFile, LeaderElection, WebhookCertificate,
+    controller_manager, feature_gates, framework, from_file, go_duration, set_feature_gates,
 };
 pub use controller::Controller;
 pub use io::{

@@ -14,6 +14,8 @@ use crate::proxies;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the first answer may take.
 const FIRST_ANSWER: Duration = Duration::from_secs(10);
+/// Where a kubeconfig is looked for last, as it is shown.
+const OF_HOME: &str = "~/.kube/config";
 /// As much as is told of what went wrong, in bytes: some answer with pages.
 const LONGEST_REASON: usize = 600;
 
@@ -84,12 +86,15 @@ pub enum ConnectError {
 /// Connects to the API server that a kubeconfig names; without one to that of `KUBECONFIG`, of the pod's service account, or of
 /// `~/.kube/config`, whichever is there first.
 ///
+/// Of the contexts of a kubeconfig it takes `context`, as kubectl does with `--context`, else the one that the kubeconfig calls
+/// current. A service account has no contexts: with one given it is passed over. An empty name is as none.
+///
 /// Requests are not tried again by the client: the controller decides anew instead.
 ///
 /// # Errors
 /// If there is none, or it does not answer.
-pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
-    let mut config = find(kubeconfig).await?;
+pub async fn connect(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Client, ConnectError> {
+    let mut config = find(kubeconfig, context.filter(|name| !name.is_empty())).await?;
     let url = config.cluster_url.to_string();
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
@@ -190,23 +195,52 @@ pub(crate) fn reason(error: &kube::Error) -> String {
     }
 }
 
-async fn find(path: Option<&Path>) -> Result<Config, ConnectError> {
-    let options = KubeConfigOptions::default();
+async fn find(path: Option<&Path>, context: Option<&str>) -> Result<Config, ConnectError> {
     if let Some(path) = path {
-        let wrong = |error| ConnectError::Kubeconfig { path: path.to_owned(), why: of_kubeconfig(&error, path) };
-        let kubeconfig = Kubeconfig::read_from(path).map_err(wrong)?;
-        return Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(wrong);
+        return follow(Kubeconfig::read_from(path), path, context).await;
     }
-    if let Some(path) = std::env::var_os("KUBECONFIG").filter(|v| !v.is_empty()) {
-        let path = PathBuf::from(path);
-        let wrong = |error| ConnectError::Kubeconfig { path: path.clone(), why: of_kubeconfig(&error, &path) };
-        return Config::from_kubeconfig(&options).await.map_err(wrong);
+    if let Some(paths) = std::env::var_os("KUBECONFIG").filter(|v| !v.is_empty()) {
+        return follow(Kubeconfig::read(), Path::new(&paths), context).await;
+    }
+    if context.is_some() {
+        return follow(Kubeconfig::read(), Path::new(OF_HOME), context).await;
     }
     match Config::incluster() {
         Ok(config) => Ok(config),
-        Err(incluster) => Config::from_kubeconfig(&options)
-            .await
-            .map_err(|error| ConnectError::Nowhere { incluster, kubeconfig: of_kubeconfig(&error, Path::new("")) }),
+        Err(incluster) => match follow(Kubeconfig::read(), Path::new(OF_HOME), None).await {
+            Err(ConnectError::Kubeconfig { why: kubeconfig, .. }) => {
+                Err(ConnectError::Nowhere { incluster, kubeconfig })
+            }
+            found => found,
+        },
+    }
+}
+
+/// Follows a kubeconfig that was read; `path` is where it stands.
+async fn follow(
+    read: Result<Kubeconfig, KubeconfigError>,
+    path: &Path,
+    context: Option<&str>,
+) -> Result<Config, ConnectError> {
+    let wrong = |why: String| ConnectError::Kubeconfig { path: path.to_owned(), why };
+    let kubeconfig = read.map_err(|error| wrong(of_kubeconfig(&error, path)))?;
+    let context = Some(chosen(&kubeconfig, context).map_err(wrong)?.to_owned());
+    let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
+    Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| wrong(of_kubeconfig(&error, path)))
+}
+
+/// The name of the context that is taken.
+fn chosen<'a>(kubeconfig: &'a Kubeconfig, asked: Option<&'a str>) -> Result<&'a str, String> {
+    let names = || kubeconfig.contexts.iter().map(|context| context.name.as_str());
+    let there_are = || match names().map(|name| format!("{name:?}")).collect::<Vec<_>>() {
+        list if list.is_empty() => "there are none".to_owned(),
+        list => shortened(&format!("there are {}", list.join(", "))),
+    };
+    let current = || kubeconfig.current_context.as_deref().filter(|name| !name.is_empty());
+    match asked.or_else(current) {
+        None => Err(format!("it says no current-context, and --context names none; {}", there_are())),
+        Some(name) if names().any(|there| there == name) => Ok(name),
+        Some(name) => Err(format!("there is no context {name:?}; {}", there_are())),
     }
 }
 
@@ -216,8 +250,46 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_wrong_is_told_with_its_file() {
-        let error = connect(Some(Path::new("no/such/kubeconfig"))).await.err().map(|e| e.to_string());
+        let error = connect(Some(Path::new("no/such/kubeconfig")), None).await.err().map(|e| e.to_string());
         assert!(error.as_ref().is_some_and(|e| e.contains("no/such/kubeconfig")), "{error:?}");
+    }
+
+    const TWO: &str = "
+clusters:
+- {name: one, cluster: {server: 'https://192.0.2.1'}}
+- {name: two, cluster: {server: 'https://192.0.2.2'}}
+contexts:
+- {name: first, context: {cluster: one, user: u}}
+- {name: second, context: {cluster: two, user: u}}
+users: [{name: u, user: {token: secret}}]
+current-context: first
+";
+
+    async fn server(text: &str, context: Option<&str>) -> Result<String, String> {
+        let found = follow(Kubeconfig::from_yaml(text), Path::new("k"), context).await;
+        found.map(|config| config.cluster_url.to_string()).map_err(|error| error.to_string())
+    }
+
+    #[tokio::test]
+    async fn the_context_says_which_cluster() {
+        assert_eq!(server(TWO, None).await.as_deref(), Ok("https://192.0.2.1/"));
+        assert_eq!(server(TWO, Some("second")).await.as_deref(), Ok("https://192.0.2.2/"));
+        let without = TWO.replace("current-context: first", "current-context: ''");
+        assert_eq!(server(&without, Some("second")).await.as_deref(), Ok("https://192.0.2.2/"));
+    }
+
+    #[tokio::test]
+    async fn a_context_that_is_not_there_is_told_with_those_that_are() {
+        let told = server(TWO, Some("third")).await.unwrap_err();
+        let says = "the kubeconfig k cannot be used: there is no context \"third\"; there are \"first\", \"second\"";
+        assert_eq!(told, says);
+        for without in
+            [TWO.replace("current-context: first", ""), TWO.replace("current-context: first", "current-context: ''")]
+        {
+            let told = server(&without, None).await.unwrap_err();
+            assert!(told.contains("current-context") && told.ends_with("there are \"first\", \"second\""), "{told}");
+        }
+        assert!(server("current-context: x", None).await.unwrap_err().ends_with("there are none"));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use slicegate_api::Kind;
 use slicegate_controller::jobs;
 
-/// Kinds that always matter, in the order in which they are listed.
+/// Kinds that always matter.
 const ALWAYS: [Kind; 12] = [
     Kind::AdmissionCheck,
     Kind::ClusterQueue,

@@ -203,7 +203,7 @@ async fn request(api: &Caller, reference: &ObjectRef, call: &Call) -> Result<Val
     let invalid = |why: String| WriteError::Invalid { object: reference.clone(), why };
     let request = call.request().map_err(invalid)?;
     let changes = call.method != http::Method::GET;
-    let number = if changes { api.failpoint.begin() } else { 0 };
+    let number = if changes { api.failpoint.begin().await } else { 0 };
     let result = api.client.request(request).await;
     if changes {
         api.failpoint.end(number);

@@ -165,6 +165,10 @@ pub(crate) struct ControllerArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
 
+    /// Which context of the kubeconfig, as for kubectl; else its current one. With it a pod's service account is passed over.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) context: Option<String>,
+
     /// Whether one of several that run is elected to act; else as the configuration says, else it is.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) leader_elect: Option<bool>,

@@ -66,19 +66,36 @@ impl From<String> for Problems {
     }
 }
 
+impl Problems {
+    /// What is wrong with the values of a configuration document; without one there is no place to tell.
+    pub(crate) fn of_file(found: Option<Found<'_>>, errors: Vec<ConfigurationError>) -> Self {
+        let mut problems = Self::default();
+        for error in errors {
+            let Some((document, sources)) = found else {
+                problems.others.push(error.to_string());
+                continue;
+            };
+            let help = meant(&error).map(|name| format!("write {name}")).unwrap_or_default();
+            let told = document.diagnostic(sources, Severity::Error, Code::InvalidValue, &error.path, error.why);
+            problems.diagnostics.push(told.with_help(help));
+        }
+        problems
+    }
+}
+
 /// A configuration document and the sources in which it stands.
 pub(crate) type Found<'a> = (&'a Document, &'a [Source]);
 
 impl ConfigurationArgs {
     /// Reads the file, if there is one, and follows it and the gates.
     pub(crate) fn read(&self) -> Result<Told, Problems> {
-        match &self.config {
-            None => self.follow(None),
-            Some(path) => {
-                let (document, sources) = open(path)?;
-                self.follow(Some((&document, &sources)))
-            }
-        }
+        let opened = self.open()?;
+        self.follow(opened.as_ref().map(|(document, sources)| (document, &sources[..])))
+    }
+
+    /// Reads the file, if there is one, and what else stands beside its document to say where something is.
+    pub(crate) fn open(&self) -> Result<Option<(Document, Vec<Source>)>, Problems> {
+        self.config.as_deref().map(open).transpose()
     }
 
     /// Follows a configuration that was read, and the gates.
@@ -110,17 +127,10 @@ impl ConfigurationArgs {
         match from_file(&file) {
             Ok(read) => Ok(Told { configuration: read.configuration, file, ignored: read.ignored }),
             Err(errors) => {
-                let mut problems = Problems::default();
-                for error in errors {
-                    let meant = meant(&error).map(|name| format!("write {name}")).unwrap_or_default();
-                    if from_flags && error.path.starts_with(GATES) {
-                        problems.others.push(of_flag(&error));
-                    } else {
-                        let code = Code::InvalidValue;
-                        let told = document.diagnostic(sources, Severity::Error, code, &error.path, error.why);
-                        problems.diagnostics.push(told.with_help(meant));
-                    }
-                }
+                let of_flags = |error: &ConfigurationError| from_flags && error.feature_gate().is_some();
+                let (of_flags, of_file): (Vec<_>, Vec<_>) = errors.into_iter().partition(of_flags);
+                let mut problems = Problems::of_file(Some((document, sources)), of_file);
+                problems.others.extend(of_flags.iter().map(of_flag));
                 Err(problems)
             }
         }
@@ -150,8 +160,6 @@ impl ConfigurationArgs {
     }
 }
 
-const GATES: &str = "featureGates.";
-
 fn of_flag(error: &ConfigurationError) -> String {
     let meant = meant(error).map(|name| format!("; write {name}")).unwrap_or_default();
     format!("--feature-gates: {}{meant}", error.why)
@@ -159,11 +167,11 @@ fn of_flag(error: &ConfigurationError) -> String {
 
 /// The gate that was probably meant by one that is not known.
 fn meant(error: &ConfigurationError) -> Option<&'static str> {
-    nearest(error.path.strip_prefix(GATES)?, &feature_gates().collect::<Vec<_>>())
+    nearest(error.feature_gate()?, &feature_gates().collect::<Vec<_>>())
 }
 
 /// Reads a file that holds a configuration and nothing else.
-pub(crate) fn open(path: &Path) -> Result<(Document, Vec<Source>), Problems> {
+fn open(path: &Path) -> Result<(Document, Vec<Source>), Problems> {
     let spec = PathSpec { path: path.to_owned(), ..PathSpec::default() };
     let sources = sources_from_paths(&[spec]).map_err(|errors| Problems {
         others: errors.iter().map(|why| format!("--config {}: {why}", path.display())).collect(),

@@ -56,6 +56,17 @@ impl PodSpec {
         add_quantities(&mut total, &self.overhead);
         total
     }
+
+    /// Asks for the limit of every resource that has one and is not asked for, as the API server fills it in.
+    pub fn use_limits_as_requests(&mut self) {
+        let apply = |resources: &mut Resources| fill(&mut resources.requests, &resources.limits);
+        for container in all_containers(self) {
+            apply(&mut container.resources);
+        }
+        if let Some(resources) = &mut self.resources {
+            apply(resources);
+        }
+    }
 }
 
 /// A RuntimeClass that a pod names but that does not exist. The pod is taken to have no overhead.
@@ -90,7 +101,7 @@ pub fn adjust_requests(
             }
         }
         apply_defaults(pod, limit_ranges);
-        use_limits_as_requests(pod);
+        pod.use_limits_as_requests();
     }
     missing
 }
@@ -113,16 +124,6 @@ fn apply_defaults(pod: &mut PodSpec, limit_ranges: &LimitRangeSummary) {
         && let Some(resources) = &mut pod.resources
     {
         apply(resources, item);
-    }
-}
-
-fn use_limits_as_requests(pod: &mut PodSpec) {
-    let apply = |resources: &mut Resources| fill(&mut resources.requests, &resources.limits);
-    for container in all_containers(pod) {
-        apply(&mut container.resources);
-    }
-    if let Some(resources) = &mut pod.resources {
-        apply(resources);
     }
 }
 

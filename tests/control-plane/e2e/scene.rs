@@ -26,7 +26,7 @@ featureGates: {DisableWaitForPodsReady: true}
 ";
 
 /// How long something may take that should come at once.
-const SOON: Duration = Duration::from_secs(30);
+pub(crate) const SOON: Duration = Duration::from_secs(30);
 
 /// A cluster with ordinary machines and a controller, an observer beside it.
 pub(crate) struct Scene<'a> {

@@ -11,7 +11,9 @@ use slicegate_control_plane::gke::{Pool, Settings};
 use slicegate_control_plane::manifest::{documents, fill};
 use slicegate_control_plane::wait::{Objects, Wait};
 use slicegate_control_plane::{Context as _, Error, Result, Value, ensure, ensure_eq};
+use tokio::time::Instant;
 
+use crate::scene::SOON;
 use crate::suite::{Suite, tests};
 use stage::{Files, Stage};
 use stories::{
@@ -40,7 +42,11 @@ impl<'a> Stage<'a> {
 
     /// Waits until so many pods of a JobSet run.
     async fn runs(&self, job_set: &str, pods: usize) -> Result<()> {
-        let all = |seen: &Objects| seen.values().filter(|p| text(p, "/status/phase") == "Running").count() == pods;
+        // Pods from before it was suspended may be there for a while.
+        let as_admitted = |p: &Value| {
+            text(p, "/status/phase") == "Running" && !text(p, "/metadata/labels/kueue.x-k8s.io~1podset").is_empty()
+        };
+        let all = |seen: &Objects| seen.len() == pods && seen.values().all(as_admitted);
         let label = format!("jobset.sigs.k8s.io/jobset-name={job_set}");
         Wait::new(&self.cluster.client, api::PODS, "default").labels(&label).until(&format!("{pods} run"), all).await?;
         Ok(())
@@ -79,11 +85,22 @@ impl<'a> Stage<'a> {
         Ok(rows)
     }
 
-    /// What `kubectl get pods` says, counted: name up to its number, how many are ready, status.
-    async fn pods(&self, of: &str) -> Result<Vec<String>> {
-        let printed = self.cluster.kubectl.run(&["get", "pods"]).await?;
-        let rows = printed.rows().into_iter().filter(|r| r.first().is_some_and(|n| n.starts_with(of)));
-        Ok(rows.map(|r| [r.get(1), r.get(2)].map(|c| c.cloned().unwrap_or_default()).join(" ")).collect())
+    /// Waits until `kubectl get pods` says so much of the pods whose names begin so: how many containers are ready, and the status.
+    /// Pods from before their JobSet was suspended may be on their way out for a while.
+    async fn shows(&self, of: &str, pods: usize, expected: &str, when: &str) -> Result<()> {
+        let expected = vec![expected; pods];
+        let last = Instant::now() + SOON;
+        loop {
+            let printed = self.cluster.kubectl.run(&["get", "pods"]).await?;
+            let rows = printed.rows().into_iter().filter(|r| r.first().is_some_and(|n| n.starts_with(of)));
+            let rows = rows.map(|r| [r.get(1), r.get(2)].map(|c| c.cloned().unwrap_or_default()).join(" "));
+            let rows: Vec<String> = rows.collect();
+            if rows == expected || Instant::now() > last {
+                ensure_eq!(rows, expected, "kubectl get pods of {of}*, {when}");
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
     }
 
     /// Fails unless each Job of a JobSet was done in a node pool of its own.
@@ -135,13 +152,13 @@ async fn largest_first(stage: &Stage<'_>, files: &Files) -> Result<()> {
         ],
         "kubectl get workloads, while the largest runs"
     );
-    ensure_eq!(stage.pods("multislice-").await?, vec!["1/1 Running"; 6], "kubectl get pods, while the largest runs");
+    stage.shows("multislice-", 6, "1/1 Running", "while the largest runs").await?;
     stage.complete("multislice-3slice").await?;
     stage.runs("multislice-1slice", 2).await?;
     stage.runs("multislice-2slice", 4).await?;
-    ensure_eq!(stage.pods("multislice-1slice").await?, vec!["1/1 Running"; 2], "kubectl get pods, 1slice");
-    ensure_eq!(stage.pods("multislice-2slice").await?, vec!["1/1 Running"; 4], "kubectl get pods, 2slice");
-    ensure_eq!(stage.pods("multislice-3slice").await?, vec!["0/1 Completed"; 6], "kubectl get pods, 3slice");
+    stage.shows("multislice-1slice", 2, "1/1 Running", "after the largest").await?;
+    stage.shows("multislice-2slice", 4, "1/1 Running", "after the largest").await?;
+    stage.shows("multislice-3slice", 6, "0/1 Completed", "after the largest").await?;
     stage.complete("multislice-1slice").await?;
     stage.complete("multislice-2slice").await?;
     all_finished(stage, 3).await?;
@@ -192,11 +209,7 @@ async fn order_of_the_file(stage: &Stage<'_>, files: &Files) -> Result<()> {
         "kubectl get workloads, while the first two run"
     );
     stage.complete("multislice-1slice").await?;
-    ensure_eq!(
-        stage.pods("multislice-3slice").await?,
-        Vec::<String>::new(),
-        "8 of 24 chips are not enough for the third"
-    );
+    stage.shows("multislice-3slice", 0, "", "while 8 of 24 chips are free: that is not enough").await?;
     stage.complete("multislice-2slice").await?;
     stage.runs("multislice-3slice", 6).await?;
     stage.complete("multislice-3slice").await?;

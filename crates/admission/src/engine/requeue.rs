@@ -87,7 +87,11 @@ impl Engine {
         let Some(record) = self.state.records.get(c.id) else { return };
         let mut status = record.status.whole();
         let at = At { now, generation: record.generation };
-        let reason = if gates.unadmitted_workloads_observability { c.reason } else { "Pending" };
+        let reason = match c.reason {
+            reason if gates.unadmitted_workloads_observability => reason,
+            "WaitingForPodsReady" => "Waiting",
+            _ => "Pending",
+        };
         if c.step == Step::Gated {
             at.set(&mut status, ConditionType::BlockedOnPreemptionGates, Status::True, "PreemptionGated", &c.message);
         }

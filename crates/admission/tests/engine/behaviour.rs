@@ -332,6 +332,21 @@ fn admission_waits_for_pods_if_it_is_told_to() {
 }
 
 #[test]
+fn who_waits_for_pods_says_so_in_older_words_if_it_is_told_to() {
+    let mut config = Config::new();
+    config.gates.unadmitted_workloads_observability = false;
+    config.wait_for_pods_ready = Some(WaitForPodsReady { block_admission: true, ..WaitForPodsReady::default() });
+    let mut cluster = Cluster::new(config);
+    cluster.queue(queue("q", None, 2, NEVER));
+    for name in ["first", "second"] {
+        cluster.submit(name, "q", 1, 0);
+    }
+    cluster.cycle();
+    cluster.cycle();
+    assert_eq!(cluster.waits("second").unwrap().0, "Waiting");
+}
+
+#[test]
 fn two_that_each_fit_alone_are_not_both_admitted() {
     let mut cluster = Cluster::new(Config::new());
     cluster.queue(queue("a", Some("all"), 1, NEVER));

@@ -51,7 +51,7 @@ fn checked(queue: &kueue::ClusterQueue, old: Option<&kueue::ClusterQueue>, out: 
         labels::selector(path.field("namespaceSelector"), selector, out);
     }
     if let Some(cohort) = spec.cohort_name.as_deref().filter(|c| !c.is_empty()) {
-        out.name(path.field("cohortName"), cohort, names::subdomain);
+        out.name(path.field("cohortName"), cohort, names::dns_subdomain);
     }
     if let Some(preemption) = &spec.preemption {
         let never = |p: Option<&str>| matches!(p, None | Some("" | "Never"));
@@ -83,7 +83,7 @@ pub(super) fn cohort(cohort: &kueue::Cohort, out: &mut Findings) {
     let has_parent = cohort.spec.parent_name.as_deref().is_some_and(|p| !p.is_empty());
     let owner = Owner { has_parent, parent: "parentName", lends_only_its_own: false };
     if let Some(parent) = cohort.spec.parent_name.as_deref().filter(|p| !p.is_empty()) {
-        out.name(path.field("parentName"), parent, names::subdomain);
+        out.name(path.field("parentName"), parent, names::dns_subdomain);
     }
     resource_groups(path.field("resourceGroups"), &cohort.spec.resource_groups, &owner, out);
     fair_sharing(path, cohort.spec.fair_sharing.as_ref(), out);
@@ -121,7 +121,7 @@ fn resource_groups(path: Path<'_>, groups: &[ResourceGroup], owner: &Owner, out:
         let path = path.field("flavors");
         for (j, flavor) in group.flavors.iter().enumerate() {
             let path = path.index(j);
-            out.name(path.field("name"), &flavor.name, names::subdomain);
+            out.name(path.field("name"), &flavor.name, names::dns_subdomain);
             if !flavors.insert(&flavor.name) {
                 out.duplicate(path.field("name"), &flavor.name);
             }

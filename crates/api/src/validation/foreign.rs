@@ -32,7 +32,7 @@ fn job_set(job_set: &jobset::JobSet, out: &mut Findings) {
     for (i, job) in jobs.iter().enumerate() {
         let path = path.index(i);
         let path = path.field("name");
-        if let Err(detail) = names::label(&job.name) {
+        if let Err(detail) = names::dns_label(&job.name) {
             out.invalid(path, detail);
             continue;
         }

@@ -43,7 +43,7 @@ pub(super) fn metadata(kind: Kind, meta: &ObjectMeta, rules: &Rules, out: &mut F
     let path = Path::ROOT.field("metadata");
     let (labels, annotations) = (path.field("labels"), path.field("annotations"));
     if let Some(queue) = label(meta, QUEUE_NAME) {
-        out.name(labels.key(QUEUE_NAME), queue, names::subdomain);
+        out.name(labels.key(QUEUE_NAME), queue, names::dns_subdomain);
     }
     prebuilt(meta, rules, out);
     if let Some(text) = label(meta, MAX_EXEC_TIME) {
@@ -65,9 +65,9 @@ pub(super) fn prebuilt(meta: &ObjectMeta, rules: &Rules, out: &mut Findings) {
     let path = Path::ROOT.field("metadata");
     let by_annotation = annotation(meta, PREBUILT).filter(|_| rules.identifier_annotations);
     if let Some(workload) = by_annotation {
-        out.name(path.field("annotations").key(PREBUILT), workload, names::subdomain);
+        out.name(path.field("annotations").key(PREBUILT), workload, names::dns_subdomain);
     } else if let Some(workload) = label(meta, PREBUILT) {
-        out.name(path.field("labels").key(PREBUILT), workload, names::subdomain);
+        out.name(path.field("labels").key(PREBUILT), workload, names::dns_subdomain);
     }
 }
 

@@ -18,6 +18,7 @@ mod workload;
 use std::fmt;
 
 pub use job::{job_metadata, ray_cluster_spec};
+pub use names::{dns_label, dns_subdomain};
 pub use pod_spec::immutable_pod_spec;
 pub use topology::topology_annotations;
 pub use update::{JobChange, job_metadata_update, validate_update, validate_update_by_webhook};

@@ -1,7 +1,11 @@
 //! What names of different sorts look like.
 
-/// A DNS subdomain: labels of small letters, digits and `-`, joined by `.`, 253 characters at most.
-pub(super) fn subdomain(text: &str) -> Result<(), String> {
+/// Checks for a DNS subdomain, as the names of most objects are (RFC 1123): labels of small letters, digits and `-`, joined by `.`,
+/// 253 characters at most.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub fn dns_subdomain(text: &str) -> Result<(), String> {
     if text.len() > 253 {
         return Err(format!("{} characters are too many; a name has at most 253", text.len()));
     }
@@ -11,8 +15,12 @@ pub(super) fn subdomain(text: &str) -> Result<(), String> {
     Err(format!("{text:?} is no name; use small letters, digits, `-` and `.`, with a letter or digit at each end"))
 }
 
-/// A DNS label: small letters, digits and `-`, 63 characters at most.
-pub(super) fn label(text: &str) -> Result<(), String> {
+/// Checks for a DNS label, as the names of namespaces and pod sets are (RFC 1123): small letters, digits and `-`, 63 characters at
+/// most.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub fn dns_label(text: &str) -> Result<(), String> {
     if text.len() > 63 {
         return Err(format!("{} characters are too many; a name has at most 63", text.len()));
     }
@@ -36,7 +44,7 @@ pub(super) fn qualified(text: &str) -> Result<(), String> {
         None => (None, text),
     };
     if let Some(prefix) = prefix {
-        subdomain(prefix).map_err(|_| format!("{text:?} is no key; what is before the `/` must be a domain"))?;
+        dns_subdomain(prefix).map_err(|_| format!("{text:?} is no key; what is before the `/` must be a domain"))?;
     }
     if name.len() > 63 {
         return Err(format!("{text:?} is no key; the name has {} characters, at most 63 are allowed", name.len()));
@@ -75,7 +83,7 @@ pub(super) fn domain_prefixed_path(text: &str) -> Result<(), String> {
     let Some((domain, path)) = text.split_once('/') else {
         return Err(format!("{text:?} must be a domain and a path, such as example.com/gate"));
     };
-    subdomain(domain)?;
+    dns_subdomain(domain)?;
     let fits = |b: u8| b.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&b);
     if path.is_empty() || !path.bytes().all(fits) {
         return Err(format!("{path:?} is no path; use letters, digits and /-._~%!$&'()*+,;=:"));
@@ -90,12 +98,12 @@ mod tests {
     #[test]
     fn names() {
         for (good, bad) in [("a", ""), ("a-b.c", "a_b"), ("0", "-a"), ("a.b", "a..b"), ("a", "a-"), ("a", "A")] {
-            assert!(subdomain(good).is_ok(), "{good}");
-            assert!(subdomain(bad).is_err(), "{bad}");
+            assert!(dns_subdomain(good).is_ok(), "{good}");
+            assert!(dns_subdomain(bad).is_err(), "{bad}");
         }
-        assert!(label("a-b").is_ok() && label("a.b").is_err());
-        assert!(label(&"a".repeat(63)).is_ok() && label(&"a".repeat(64)).is_err());
-        assert!(subdomain(&"a".repeat(253)).is_ok() && subdomain(&"a".repeat(254)).is_err());
+        assert!(dns_label("a-b").is_ok() && dns_label("a.b").is_err());
+        assert!(dns_label(&"a".repeat(63)).is_ok() && dns_label(&"a".repeat(64)).is_err());
+        assert!(dns_subdomain(&"a".repeat(253)).is_ok() && dns_subdomain(&"a".repeat(254)).is_err());
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub(super) fn check(object: &Object, out: &mut Findings) {
         Object::Cohort(o) => resource_groups(&o.spec.resource_groups, out),
         Object::LocalQueue(o) => {
             let path = Path::ROOT.field("spec");
-            present(path.field("clusterQueue"), &o.spec.cluster_queue, names::subdomain, out);
+            present(path.field("clusterQueue"), &o.spec.cluster_queue, names::dns_subdomain, out);
             out.word(path.field("stopPolicy"), o.spec.stop_policy.as_deref(), STOP_POLICIES);
             super::cluster_queue::fair_sharing(path, o.spec.fair_sharing.as_ref(), out);
         }
@@ -50,11 +50,11 @@ fn metadata(object: &Object, out: &mut Findings) {
     let meta = object.metadata();
     let path = Path::ROOT.field("metadata");
     if let Some(name) = meta.name.as_deref().filter(|n| !n.is_empty()) {
-        let rule = if object.kind() == Kind::Namespace { names::label } else { names::subdomain };
+        let rule = if object.kind() == Kind::Namespace { names::dns_label } else { names::dns_subdomain };
         out.name(path.field("name"), name, rule);
     }
     if let Some(namespace) = meta.namespace.as_deref().filter(|n| !n.is_empty()) {
-        out.name(path.field("namespace"), namespace, names::label);
+        out.name(path.field("namespace"), namespace, names::dns_label);
     }
     if let Some(map) = &meta.labels {
         labels::labels(path.field("labels"), map, out);
@@ -149,7 +149,7 @@ fn flavor(spec: &kueue::ResourceFlavorSpec, out: &mut Findings) {
     out.at_most(path.field("nodeTaints"), spec.node_taints.len(), 8);
     labels::tolerations(path.field("tolerations"), &spec.tolerations, out);
     if let Some(topology) = spec.topology_name.as_deref().filter(|t| !t.is_empty()) {
-        out.name(path.field("topologyName"), topology, names::subdomain);
+        out.name(path.field("topologyName"), topology, names::dns_subdomain);
         if spec.node_labels.is_empty() {
             out.invalid(path, "a flavor with topologyName needs at least one of nodeLabels");
         }
@@ -183,7 +183,7 @@ fn admission_check(spec: &kueue::AdmissionCheckSpec, out: &mut Findings) {
     length(path.field("controllerName"), &spec.controller_name, 253, out);
     if let Some(parameters) = &spec.parameters {
         let path = path.field("parameters");
-        present(path.field("apiGroup"), &parameters.api_group, names::subdomain, out);
+        present(path.field("apiGroup"), &parameters.api_group, names::dns_subdomain, out);
         for (field, text) in [("kind", &parameters.kind), ("name", &parameters.name)] {
             if text.is_empty() {
                 out.required(path.field(field), "must be there");
@@ -195,7 +195,7 @@ fn admission_check(spec: &kueue::AdmissionCheckSpec, out: &mut Findings) {
 
 fn provisioning(spec: &kueue::ProvisioningRequestConfigSpec, out: &mut Findings) {
     let path = Path::ROOT.field("spec");
-    present(path.field("provisioningClassName"), &spec.provisioning_class_name, names::subdomain, out);
+    present(path.field("provisioningClassName"), &spec.provisioning_class_name, names::dns_subdomain, out);
     out.at_most(path.field("parameters"), spec.parameters.len(), 100);
     for (key, value) in &spec.parameters {
         length(path.field("parameters").key(key), value, 255, out);
@@ -226,7 +226,7 @@ fn workload(spec: &kueue::WorkloadSpec, out: &mut Findings) {
     let mut seen = BTreeSet::new();
     for (i, set) in spec.pod_sets.iter().enumerate() {
         let path = sets.index(i);
-        out.name(path.field("name"), &set.name, names::label);
+        out.name(path.field("name"), &set.name, names::dns_label);
         if !seen.insert(&set.name) {
             out.duplicate(path.field("name"), &set.name);
         }
@@ -243,7 +243,7 @@ fn workload(spec: &kueue::WorkloadSpec, out: &mut Findings) {
         }
     }
     if !spec.queue_name.is_empty() {
-        out.name(path.field("queueName"), &spec.queue_name, names::subdomain);
+        out.name(path.field("queueName"), &spec.queue_name, names::dns_subdomain);
     }
     if spec.maximum_execution_time_seconds.is_some_and(|s| s < 1) {
         out.invalid(path.field("maximumExecutionTimeSeconds"), "must be 1 or more");
@@ -252,7 +252,7 @@ fn workload(spec: &kueue::WorkloadSpec, out: &mut Findings) {
         let path = path.field("priorityClassRef");
         out.word(path.field("group"), Some(&class.group), &["kueue.x-k8s.io", "scheduling.k8s.io"]);
         out.word(path.field("kind"), Some(&class.kind), &["WorkloadPriorityClass", "PriorityClass"]);
-        present(path.field("name"), &class.name, names::subdomain, out);
+        present(path.field("name"), &class.name, names::dns_subdomain, out);
         if (class.group == kueue::GROUP) != (class.kind == "WorkloadPriorityClass") {
             out.invalid(path, "WorkloadPriorityClass is of kueue.x-k8s.io, PriorityClass of scheduling.k8s.io");
         }

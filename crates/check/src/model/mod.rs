@@ -7,7 +7,7 @@ mod queue;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 
-use slicegate_api::{Kind, Object, ObjectMeta, PriorityClass, kueue};
+use slicegate_api::{Kind, Object, ObjectMeta, PriorityClass, configuration, kueue};
 use slicegate_manifest::{Body, Code, Diagnostic, Document};
 
 pub(crate) use job::{Group, Job};
@@ -74,12 +74,14 @@ pub(crate) struct Model<'a> {
     pub(crate) workload_classes: Vec<Doc<'a, kueue::WorkloadPriorityClass>>,
     pub(crate) pools: Vec<Pool<'a>>,
     pub(crate) jobs: Vec<Job<'a>>,
+    /// Kueue's configuration files.
+    pub(crate) configurations: Vec<Doc<'a, configuration::Configuration>>,
     /// The labels of the namespaces that are there.
     pub(crate) namespaces: BTreeMap<&'a str, &'a ObjectMeta>,
     /// Whether there is a Scenario: objects that are there twice are meant to change.
     pub(crate) has_scenario: bool,
     /// Whether any object is of Kueue's own kinds.
-    pub(crate) has_configuration: bool,
+    pub(crate) has_kueue_objects: bool,
     pub(crate) quota: Potential,
     /// By kind and namespace.
     names: BTreeMap<Kind, BTreeMap<&'a str, BTreeSet<&'a str>>>,
@@ -107,9 +109,10 @@ impl<'a> Model<'a> {
             workload_classes: Vec::new(),
             pools: Vec::new(),
             jobs: Vec::new(),
+            configurations: Vec::new(),
             namespaces: BTreeMap::new(),
             has_scenario: false,
-            has_configuration: false,
+            has_kueue_objects: false,
             quota: Potential::default(),
             names: BTreeMap::new(),
             unreadable: errors().map(|d| d.object.as_str()).collect(),
@@ -131,13 +134,13 @@ impl<'a> Model<'a> {
                 self.has_scenario = true;
                 return;
             }
-            Body::Configuration(_) => return,
+            Body::Configuration(file) => return self.configurations.push(Doc { document, object: file }),
             Body::Object(object) => object,
         };
         let kind = object.kind();
         let place = if kind.is_namespaced() { namespace(object.metadata()) } else { "" };
         self.names.entry(kind).or_default().entry(place).or_default().insert(object.name());
-        self.has_configuration |= kind.api_version() == kueue::API_VERSION && kind != Kind::Workload;
+        self.has_kueue_objects |= kind.api_version() == kueue::API_VERSION && kind != Kind::Workload;
         match object {
             Object::ClusterQueue(o) => self.queues.push(Queue::new(document, o)),
             Object::LocalQueue(o) => self.local_queues.push(Doc { document, object: o }),

@@ -1,5 +1,6 @@
 //! The rules, one module for each subject.
 
+mod configuration;
 mod jobs;
 mod pods;
 mod preemption;
@@ -40,7 +41,7 @@ macro_rules! rule {
 use rule;
 
 /// Every list of rules, in the order of their codes.
-static LISTS: [&[Rule]; 11] = [
+static LISTS: [&[Rule]; 12] = [
     reading::RULES,
     queues::RULES,
     preemption::RULES,
@@ -52,6 +53,7 @@ static LISTS: [&[Rule]; 11] = [
     provisioning::RULES,
     topology::RULES,
     pods::RULES,
+    configuration::RULES,
 ];
 
 /// All rules, in the order of their codes.

@@ -167,7 +167,7 @@ fn queues_of_jobs(model: &Model<'_>, out: &mut Sink<'_>) {
                     namespace: job.namespace,
                     name: queue,
                 };
-                look_up(model, &reference, model.has_configuration, out);
+                look_up(model, &reference, model.has_kueue_objects, out);
             }
         }
     }
@@ -183,7 +183,7 @@ fn classes_of_jobs(model: &Model<'_>, out: &mut Sink<'_>) {
                 namespace: "",
                 name: class,
             };
-            look_up(model, &reference, model.has_configuration, out);
+            look_up(model, &reference, model.has_kueue_objects, out);
         }
         for group in &job.groups {
             let class = group.template.and_then(|t| t.spec.as_ref()?.priority_class_name.as_deref());
@@ -195,7 +195,7 @@ fn classes_of_jobs(model: &Model<'_>, out: &mut Sink<'_>) {
                 namespace: "",
                 name: class,
             };
-            look_up(model, &reference, model.has_configuration, out);
+            look_up(model, &reference, model.has_kueue_objects, out);
         }
     }
 }

@@ -12,11 +12,12 @@ use slicegate_api::{
 };
 use slicegate_workload::{CheckState, CheckStatus, Key, PodSetUpdate, Timestamp, Workload};
 
-use crate::controller::{Controller, Then, event};
+use crate::controller::{Controller, event};
 use crate::io::{EventType, Operation, field_manager};
 use crate::podset::{self, PodSetInfo};
 use crate::reconcile::controlled_by;
 use crate::store::{owner_ref, workload_ref};
+use crate::writes::Then;
 use crate::{keys, names};
 
 /// Tries after the first, where the configuration does not say.

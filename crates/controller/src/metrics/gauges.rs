@@ -341,8 +341,19 @@ impl Controller {
     }
 }
 
-/// A share as a float.
-#[expect(clippy::cast_precision_loss, reason = "shares are small, or infinite for all that matters")]
+/// A share as a float; of whoever borrows at a weight of zero it is no number, as Kueue's.
+#[expect(clippy::cast_precision_loss, reason = "shares are small, or none for all that matters")]
 const fn share(share: i64) -> f64 {
-    if share == i64::MAX { f64::INFINITY } else { share as f64 }
+    if share == i64::MAX { f64::NAN } else { share as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_borrows_at_a_weight_of_zero_has_no_share() {
+        assert!(share(i64::MAX).is_nan());
+        assert!((share(250) - 250.0).abs() < f64::EPSILON);
+    }
 }

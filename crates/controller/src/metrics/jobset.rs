@@ -123,6 +123,10 @@ struct Watched {
     /// All that it was up before.
     uptime: i64,
     first_up: Option<Timestamp>,
+    /// How long it took until then, if that is known.
+    startup: Option<i64>,
+    /// Whether it was up already when it was seen first, nobody here knows since when: another controller may.
+    began_unseen: bool,
     end: Option<End>,
     /// What was seen last, and when; it counts once the moment is over.
     seen: Option<(Timestamp, bool, Option<End>)>,
@@ -197,6 +201,8 @@ impl JobSets {
                 since: created,
                 uptime: 0,
                 first_up: None,
+                startup: None,
+                began_unseen: is_up(jobset) && now.micros_since(created) > SHORTEST,
                 end: None,
                 seen: None,
             };
@@ -229,13 +235,16 @@ impl JobSets {
         if watched.up && (end.is_some() || !up) {
             watched.uptime = watched.uptime.saturating_add(lasted);
         }
-        if interrupted && watched.measured && counts(lasted) {
+        let is_known = !watched.began_unseen;
+        watched.began_unseen &= !interrupted;
+        if interrupted && is_known && watched.measured && counts(lasted) {
             let histogram = self.interruptions.entry(key.clone()).or_insert_with(|| Histogram::new(BOUNDS));
             histogram.observe(to_seconds(lasted));
         }
         if end.is_none() && up && !watched.up {
             if watched.first_up.is_none() {
                 watched.first_up = Some(at);
+                watched.startup = (!watched.began_unseen).then(|| at.micros_since(watched.created));
             } else if watched.measured && counts(lasted) {
                 let histogram = self.recoveries.entry(key.clone()).or_insert_with(|| Histogram::new(BOUNDS));
                 histogram.observe(to_seconds(lasted));
@@ -286,13 +295,17 @@ impl JobSets {
                 }
             }
             snapshot.set(&RESTARTS, &[namespace, name], f64::from(jobset.status.restarts.unwrap_or(0)));
-            let Some(first) = watched.first_up.filter(|_| watched.measured) else { continue };
+            if watched.first_up.is_none() || !watched.measured {
+                continue;
+            }
             let labels = entity(cluster, key);
             let before = to_seconds(watched.uptime);
             let value =
                 if watched.up { Value::Clock { at: watched.since, seconds: before } } else { Value::Number(before) };
             snapshot.put(&UPTIME, labels.clone(), value);
-            snapshot.put(&STARTUP, labels, Value::Number(to_seconds(first.micros_since(watched.created))));
+            if let Some(startup) = watched.startup {
+                snapshot.put(&STARTUP, labels, Value::Number(to_seconds(startup)));
+            }
         }
         for ((key, well), count) in &self.ends {
             let definition = if *well { &COMPLETED_TOTAL } else { &FAILED_TOTAL };
@@ -422,6 +435,22 @@ mod tests {
         let text = gather(&mut jobsets, 60).open_metrics(at(60));
         let line = text.lines().find(|l| l.starts_with("kubernetes_io:jobset_uptime{")).unwrap();
         assert!(line.ends_with(" 60"), "{line}");
+    }
+
+    /// Another controller was there before.
+    #[test]
+    fn what_began_before_anybody_looked_is_not_made_up() {
+        let mut jobsets = JobSets::default();
+        for (seconds, ready) in [(5000, 2), (5200, 0), (5400, 2), (5900, 0)] {
+            jobsets.observe(at(seconds), &jobset(ready, None));
+        }
+        let snapshot = gather(&mut jobsets, 6000);
+        let labels = ["k8s_entity", "c", "ml", "jobset", "train"];
+        assert_eq!(snapshot.number("kubernetes_io:jobset_startup_duration", &labels), None);
+        assert_eq!(snapshot.number("kubernetes_io:jobset_uptime", &labels), Some(700.0));
+        assert_eq!(numbers(&snapshot, "times_to_recover"), Some((200.0, 1.0)));
+        let between = numbers(&snapshot, "times_between_interruptions");
+        assert_eq!(between, Some((500.0, 1.0)), "of the first it is not known when it began");
     }
 
     #[test]

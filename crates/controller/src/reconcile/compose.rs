@@ -11,11 +11,12 @@ use slicegate_workload::{Key, Timestamp};
 use super::job::JobView;
 use super::matching::max_execution_time;
 use super::start::is_stopping;
-use crate::controller::{Controller, Then, event};
+use crate::controller::{Controller, event};
 use crate::io::{EventType, Operation, field_manager};
 use crate::jobs::{annotation, as_job, label};
 use crate::priority::{self, PriorityError};
 use crate::store::workload_ref;
+use crate::writes::Then;
 use crate::{keys, names};
 
 /// So many Workloads of one generation of an elastic job are tried.

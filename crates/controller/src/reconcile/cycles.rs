@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use slicegate_admission::{Cycle, Entry, Event, Eviction, Outcome};
 use slicegate_workload::{ConditionType, Key, Timestamp};
 
-use crate::controller::{Controller, Report, Then, event};
+use crate::controller::{Controller, event};
 use crate::io::{EventRecord, EventType, field_manager};
 use crate::store::workload_ref;
+use crate::writes::{Report, Then};
 
 /// How often a head's scan of flavors comes to an end before it is known to find nothing: the first may have begun in the
 /// middle.

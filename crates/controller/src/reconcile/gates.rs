@@ -6,10 +6,11 @@ use std::sync::Arc;
 use slicegate_api::{Object, Pod, Toleration};
 use slicegate_workload::{Key, PodSetAssignment, Workload};
 
-use crate::controller::{Controller, Then};
+use crate::controller::Controller;
 use crate::io::{Operation, field_manager};
 use crate::podset::PodSetInfo;
 use crate::ungate::{self, Ranks};
+use crate::writes::Then;
 use crate::{keys, pods};
 
 impl Controller {

@@ -8,12 +8,14 @@ use slicegate_api::owner::{OwnerError, managed_ancestor};
 use slicegate_api::{Kind, Object, ObjectRef, kueue};
 use slicegate_workload::{CheckState, ConditionType, Key, Status, Timestamp, Workload};
 
-use crate::controller::{Controller, Then, event};
+use crate::controller::{Controller, event};
 use crate::io::{EventType, Operation, field_manager};
-use crate::jobs::{Finished, Integration, JobContext, as_job, as_job_mut, label};
+use crate::jobs::{Finished, Integration, JobContext, annotation, as_job, as_job_mut, label};
 use crate::keys;
 use crate::podset;
+use crate::reconcile::prebuilt::prebuilt_name;
 use crate::store::workload_ref;
+use crate::writes::Then;
 
 /// What a reconcile of a job knows about it.
 pub(super) struct JobView {
@@ -70,7 +72,8 @@ impl Controller {
             // A missing owner may yet appear; it marks the job then.
             Err(_) => return,
         }
-        if !self.policy.manage_jobs_without_queue_name && !has_queue(object.metadata()) {
+        let is_queued = self.policy.manage_jobs_without_queue_name || has_queue(object.metadata());
+        if !is_queued && !self.left_its_queue(&object) {
             return;
         }
         let pod_sets = self.with_context(object.namespace(), |context| job.pod_sets(context));
@@ -88,8 +91,35 @@ impl Controller {
             finished: job.finished(),
             object: object.clone(),
         };
+        if !is_queued && self.withdraw(&view) {
+            return;
+        }
         let Some(key) = self.ensure_one_workload(now, &view) else { return };
         self.reconcile_with_workload(now, &view, &key);
+    }
+
+    /// Whether a job without a queue had one before: a Workload that was made for it has not ended.
+    fn left_its_queue(&self, job: &Object) -> bool {
+        prebuilt_name(job.metadata()).is_none() && !self.live_workloads_of(job).is_empty()
+    }
+
+    fn live_workloads_of(&self, job: &Object) -> Vec<Key> {
+        let is_live = |key: &Key| self.fed.workloads.get(key).is_some_and(|w| !w.is_finished());
+        self.workloads_of(job).into_iter().filter(is_live).collect()
+    }
+
+    /// Takes a job that left its queue out of it. One that runs does so on its quota until it ends or is stopped; what waits, or was
+    /// stopped, waits for nothing any more. Returns whether nothing else is to be done.
+    fn withdraw(&mut self, view: &JobView) -> bool {
+        let all = self.live_workloads_of(&view.object);
+        let has_quota = all.iter().any(|key| self.fed.workloads.get(key).is_some_and(|w| w.has_quota_reservation()));
+        if view.finished.is_some() || !view.suspended || has_quota && !self.has_stopped(view) {
+            return false;
+        }
+        for key in &all {
+            self.delete_workload(view, key, false);
+        }
+        true
     }
 
     /// A job whose owner is managed runs only while its owner may.
@@ -181,7 +211,7 @@ impl Controller {
                 }
             }
         }
-        if synced {
+        if synced || gates.admission_gated_by && self.sync_gates(view, &object) {
             return;
         }
         if gates.reclaimable_pods
@@ -277,6 +307,31 @@ impl Controller {
         let note = format!("Updated workload priority class: {key}");
         let then = Then::event(event(&view.reference, EventType::Normal, "UpdatedWorkload", note));
         self.write(field_manager::JOB, Operation::Update(new.into()), then);
+        true
+    }
+
+    /// Takes those gates off a Workload that are not on its job any more: who opens a gate does so on the job. Returns whether that
+    /// takes a write.
+    fn sync_gates(&mut self, view: &JobView, object: &Arc<kueue::Workload>) -> bool {
+        let Some(held) = annotation(&object.metadata, keys::ADMISSION_GATED_BY).filter(|held| !held.is_empty()) else {
+            return false;
+        };
+        let job = view.object.metadata();
+        let wanted = annotation(job, keys::ADMISSION_GATED_BY).unwrap_or_default();
+        let stays = |gate: &&str| wanted.split(',').any(|other| other.trim() == gate.trim());
+        // Whoever made a Workload that a job only uses gates it themselves.
+        if held.split(',').all(|gate| stays(&gate)) || prebuilt_name(job).is_some() {
+            return false;
+        }
+        let left = held.split(',').filter(stays).collect::<Vec<_>>().join(",");
+        let mut new = (**object).clone();
+        let annotations = new.metadata.annotations.get_or_insert_default();
+        if left.is_empty() {
+            annotations.remove(keys::ADMISSION_GATED_BY);
+        } else {
+            annotations.insert(keys::ADMISSION_GATED_BY.to_owned(), left);
+        }
+        self.write(field_manager::JOB, Operation::Update(new.into()), Then::default());
         true
     }
 

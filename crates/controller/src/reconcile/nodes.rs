@@ -7,11 +7,12 @@ use slicegate_api::{Object, ObjectRef, Pod, Toleration};
 use slicegate_placement::{HOSTNAME_LABEL, pod_set_uses_node};
 use slicegate_workload::{Timestamp, Workload};
 
-use crate::controller::{Controller, Then, event};
+use crate::controller::{Controller, event};
 use crate::io::{EventType, Operation, field_manager};
 use crate::nodes::{Health, Rules, health};
 use crate::pods;
 use crate::store::workload_ref;
+use crate::writes::Then;
 
 /// The condition of a pod that is given up since it cannot start where it was placed.
 const TERMINATED: &str = "TerminatedByKueue";

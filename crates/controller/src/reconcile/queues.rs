@@ -7,10 +7,11 @@ use slicegate_api::{Condition, Kind, Object, ObjectRef, convert, kueue};
 use slicegate_quota::request_quantity;
 use slicegate_workload::{ResourceList, Timestamp};
 
-use crate::controller::{Controller, Then};
+use crate::controller::Controller;
 use crate::io::{Operation, field_manager};
 use crate::keys;
 use crate::store::key_of;
+use crate::writes::Then;
 
 /// Sets a condition of an API object; its transition time moves only if its status changes.
 fn set_condition(conditions: &mut Vec<Condition>, mut new: Condition) {
@@ -72,6 +73,11 @@ fn past_usage((consumed, sampled): &(ResourceList, Timestamp)) -> kueue::FairSha
     }
 }
 
+/// The share of a queue or Cohort, as its status keeps it.
+fn share(weighted_share: i64) -> kueue::FairSharingStatus {
+    kueue::FairSharingStatus { weighted_share, admission_fair_sharing_status: None }
+}
+
 impl Controller {
     /// Writes the statuses of queues and Cohorts that changed.
     pub(crate) fn sync_queues(&mut self, now: Timestamp) {
@@ -98,88 +104,13 @@ impl Controller {
         };
         let mut writes: Vec<Object> = Vec::new();
         for reference in &cluster_queues {
-            let Some(Object::ClusterQueue(queue)) = self.store.get(reference) else {
-                self.synced.cluster_queues.remove(&reference.name);
-                self.held_back.written.remove(reference);
-                continue;
-            };
-            if self.store.is_locked(reference) {
-                continue;
-            }
-            let Some(report) = self.engine.cluster_queue(&reference.name) else { continue };
-            let before = self.synced.cluster_queues.get(&reference.name);
-            if before.is_some_and(|(object, told)| Arc::ptr_eq(object, queue) && *told == report) {
-                continue;
-            }
-            let mut status = queue.status.clone();
-            set_condition(&mut status.conditions, active(&report.activity, queue.metadata.generation, now));
-            status.flavors_reservation = usage(&report.reservation, true);
-            status.flavors_usage = usage(&report.usage, true);
-            status.pending_workloads = count(report.pending);
-            status.reserving_workloads = count(report.reserving);
-            status.admitted_workloads = count(report.admitted);
-            status.fair_sharing = self.config.engine.fair_sharing.as_ref().map(|_| kueue::FairSharingStatus {
-                weighted_share: report.weighted_share.0,
-                admission_fair_sharing_status: None,
-            });
-            if status == queue.status {
-                self.synced.cluster_queues.insert(reference.name.clone(), (queue.clone(), report));
-            } else if let Some(until) = self.too_soon(reference, now, status.conditions == queue.status.conditions) {
-                self.held_back.queues.cluster_queues.insert(reference.name.clone());
-                self.held_back.until = Some(self.held_back.until.map_or(until, |t| t.min(until)));
-            } else {
-                writes.push(kueue::ClusterQueue { status, ..(**queue).clone() }.into());
-            }
+            writes.extend(self.sync_cluster_queue(now, reference));
         }
         for reference in &local_queues {
-            let key = key_of(reference);
-            let Some(Object::LocalQueue(queue)) = self.store.get(reference) else {
-                self.synced.local_queues.remove(&key);
-                self.held_back.written.remove(reference);
-                continue;
-            };
-            if self.store.is_locked(reference) {
-                continue;
-            }
-            let Some(report) = self.engine.local_queue(&key) else { continue };
-            let before = self.synced.local_queues.get(&key);
-            if before.is_some_and(|(object, told)| Arc::ptr_eq(object, queue) && *told == report) {
-                continue;
-            }
-            let mut status = queue.status.clone();
-            set_condition(&mut status.conditions, active(&report.activity, queue.metadata.generation, now));
-            status.flavors_reservation = usage(&report.reservation, false);
-            status.flavors_usage = usage(&report.usage, false);
-            status.pending_workloads = count(report.pending);
-            status.reserving_workloads = count(report.reserving);
-            status.admitted_workloads = count(report.admitted);
-            status.fair_sharing = report.consumed.as_ref().map(past_usage);
-            if status == queue.status {
-                self.synced.local_queues.insert(key, (queue.clone(), report));
-            } else if let Some(until) = self.too_soon(reference, now, status.conditions == queue.status.conditions) {
-                self.held_back.queues.local_queues.insert(key);
-                self.held_back.until = Some(self.held_back.until.map_or(until, |t| t.min(until)));
-            } else {
-                writes.push(kueue::LocalQueue { status, ..(**queue).clone() }.into());
-            }
+            writes.extend(self.sync_local_queue(now, reference));
         }
         if self.config.engine.fair_sharing.is_some() {
-            for object in self.store.all(Kind::Cohort) {
-                let Object::Cohort(cohort) = object else { continue };
-                if self.store.is_locked(&object.reference()) {
-                    continue;
-                }
-                let Some(report) = self.engine.cohort(object.name()) else { continue };
-                let status = kueue::CohortStatus {
-                    fair_sharing: Some(kueue::FairSharingStatus {
-                        weighted_share: report.weighted_share.0,
-                        admission_fair_sharing_status: None,
-                    }),
-                };
-                if status != cohort.status {
-                    writes.push(kueue::Cohort { status, ..(**cohort).clone() }.into());
-                }
-            }
+            writes.extend(self.sync_cohorts());
         }
         for object in writes {
             if self.config.queue_status_interval_micros > 0 {
@@ -187,6 +118,91 @@ impl Controller {
             }
             self.write(field_manager::ADMISSION, Operation::UpdateStatus(object), Then::default());
         }
+    }
+
+    /// A ClusterQueue with the status that it should have; `None` if there is nothing to write now.
+    fn sync_cluster_queue(&mut self, now: Timestamp, reference: &ObjectRef) -> Option<Object> {
+        let Some(Object::ClusterQueue(queue)) = self.store.get(reference) else {
+            self.synced.cluster_queues.remove(&reference.name);
+            self.held_back.written.remove(reference);
+            return None;
+        };
+        if self.store.is_locked(reference) {
+            return None;
+        }
+        let report = self.engine.cluster_queue(&reference.name)?;
+        let before = self.synced.cluster_queues.get(&reference.name);
+        if before.is_some_and(|(object, told)| Arc::ptr_eq(object, queue) && *told == report) {
+            return None;
+        }
+        let mut status = queue.status.clone();
+        set_condition(&mut status.conditions, active(&report.activity, queue.metadata.generation, now));
+        status.flavors_reservation = usage(&report.reservation, true);
+        status.flavors_usage = usage(&report.usage, true);
+        status.pending_workloads = count(report.pending);
+        status.reserving_workloads = count(report.reserving);
+        status.admitted_workloads = count(report.admitted);
+        status.fair_sharing = self.config.engine.fair_sharing.as_ref().map(|_| share(report.weighted_share.0));
+        if status == queue.status {
+            self.synced.cluster_queues.insert(reference.name.clone(), (queue.clone(), report));
+            return None;
+        }
+        if let Some(until) = self.too_soon(reference, now, status.conditions == queue.status.conditions) {
+            self.held_back.queues.cluster_queues.insert(reference.name.clone());
+            self.held_back.look_at(until);
+            return None;
+        }
+        Some(kueue::ClusterQueue { status, ..(**queue).clone() }.into())
+    }
+
+    /// A LocalQueue with the status that it should have; `None` if there is nothing to write now.
+    fn sync_local_queue(&mut self, now: Timestamp, reference: &ObjectRef) -> Option<Object> {
+        let key = key_of(reference);
+        let Some(Object::LocalQueue(queue)) = self.store.get(reference) else {
+            self.synced.local_queues.remove(&key);
+            self.held_back.written.remove(reference);
+            return None;
+        };
+        if self.store.is_locked(reference) {
+            return None;
+        }
+        let report = self.engine.local_queue(&key)?;
+        let before = self.synced.local_queues.get(&key);
+        if before.is_some_and(|(object, told)| Arc::ptr_eq(object, queue) && *told == report) {
+            return None;
+        }
+        let mut status = queue.status.clone();
+        set_condition(&mut status.conditions, active(&report.activity, queue.metadata.generation, now));
+        status.flavors_reservation = usage(&report.reservation, false);
+        status.flavors_usage = usage(&report.usage, false);
+        status.pending_workloads = count(report.pending);
+        status.reserving_workloads = count(report.reserving);
+        status.admitted_workloads = count(report.admitted);
+        status.fair_sharing = report.consumed.as_ref().map(past_usage);
+        if status == queue.status {
+            self.synced.local_queues.insert(key, (queue.clone(), report));
+            return None;
+        }
+        if let Some(until) = self.too_soon(reference, now, status.conditions == queue.status.conditions) {
+            self.held_back.queues.local_queues.insert(key);
+            self.held_back.look_at(until);
+            return None;
+        }
+        Some(kueue::LocalQueue { status, ..(**queue).clone() }.into())
+    }
+
+    /// The Cohorts whose share has changed, with the status that they should have.
+    fn sync_cohorts(&self) -> Vec<Object> {
+        let one = |object: &Object| {
+            let Object::Cohort(cohort) = object else { return None };
+            if self.store.is_locked(&object.reference()) {
+                return None;
+            }
+            let report = self.engine.cohort(object.name())?;
+            let status = kueue::CohortStatus { fair_sharing: Some(share(report.weighted_share.0)) };
+            (status != cohort.status).then(|| kueue::Cohort { status, ..(**cohort).clone() }.into())
+        };
+        self.store.all(Kind::Cohort).filter_map(one).collect()
     }
 
     /// Until when the status of a queue is held back of which only figures changed; `None` if it may be written.

@@ -5,9 +5,10 @@ use slicegate_api::kueue;
 use slicegate_workload::{ConditionType, Key, Status, Timestamp, Workload};
 
 use super::job::JobView;
-use crate::controller::{Controller, Then};
+use crate::controller::Controller;
 use crate::io::{Operation, field_manager};
 use crate::store::workload_ref;
+use crate::writes::Then;
 
 /// What came of choosing a slice.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -6,13 +6,14 @@ use slicegate_api::{Object, ObjectRef, kueue};
 use slicegate_workload::{Key, Timestamp, Workload};
 
 use super::job::JobView;
-use crate::controller::{Controller, Then, event};
+use crate::controller::{Controller, event};
 use crate::io::{EventType, Operation, field_manager};
 use crate::jobs::batch::ending_since;
 use crate::jobs::rayjob::SUBMITTER;
 use crate::jobs::{Integration, JobError, Stop, annotation, as_job, as_job_mut};
 use crate::keys;
 use crate::podset::PodSetInfo;
+use crate::writes::Then;
 
 impl Controller {
     /// What is put into the pods of an admitted Workload, one for every pod set.

@@ -11,10 +11,11 @@ use slicegate_workload::{
     ConditionType, Key, QueueingStrategy, Status, StopPolicy, Timestamp, Workload, WorkloadStatus,
 };
 
-use crate::controller::{Controller, Plan, Then, event};
+use crate::controller::{Controller, event};
 use crate::io::{EventType, Operation, field_manager};
 use crate::priority::Classes as _;
 use crate::store::{owner_ref, workload_ref};
+use crate::writes::{Plan, Then};
 
 /// How long a job that was never seen may yet appear.
 const UNSEEN_JOB_SECONDS: i64 = 10;
@@ -77,6 +78,10 @@ impl Controller {
         };
         // Jobs of kinds that are not known cannot be looked for.
         let Some(job) = owner_ref(metadata) else { return false };
+        // Nor are those of kinds that are not managed; a Workload that is deleted must be let go all the same.
+        if !self.config.frameworks.contains(&job.kind) {
+            return metadata.deletion_timestamp.is_some();
+        }
         self.store.get(&job).is_none_or(|o| o.uid() != owner.uid || o.metadata().deletion_timestamp.is_some())
     }
 

@@ -462,3 +462,91 @@ fn a_job_without_pods_yet_is_restored_before_it_gives_quota_back() {
     assert!(!world.reasons(&early).contains(&"UpdatedWorkload"));
     assert!(world.json(&early)["spec"]["template"]["spec"].get("nodeSelector").is_none());
 }
+
+#[test]
+fn gates_that_are_taken_off_a_job_are_taken_off_its_workload() {
+    const GATES: &str = "kueue.x-k8s.io/admission-gated-by";
+    let mut world = world("4", &json!({}));
+    let mut gated = job("a", 2);
+    gated["metadata"]["annotations"] = json!({(GATES): "example.com/budget,example.com/data"});
+    let a = world.put(gated);
+    world.settle();
+    let workload = ObjectRef::new(Kind::Workload, "default", world.key(&a).name);
+    assert_eq!(reason(&world, &a, &ConditionType::QuotaReserved), "AdmissionGated");
+    world.edit(&a, |v| v["metadata"]["annotations"][GATES] = "example.com/data".into());
+    world.settle();
+    assert_eq!(world.json(&workload)["metadata"]["annotations"][GATES], "example.com/data");
+    assert_eq!(world.json(&a)["spec"]["suspend"], true, "one gate is left");
+    world.edit(&a, |v| v["metadata"]["annotations"] = Value::Null);
+    world.settle();
+    assert!(world.has(&a, &ConditionType::Admitted));
+    assert_eq!(world.json(&a)["spec"]["suspend"], false);
+    let said = world.reasons(&workload);
+    for reason in ["AdmissionGated", "AdmissionGateCleared", "Admitted"] {
+        assert!(said.contains(&reason), "{reason}: {said:?}");
+    }
+    // A gate that comes later is not meant for it.
+    world.edit(&a, |v| v["metadata"]["annotations"] = json!({(GATES): "example.com/late"}));
+    world.settle();
+    assert!(world.json(&workload)["metadata"]["annotations"].get(GATES).is_none());
+}
+
+fn leave_the_queue(world: &mut World, job: &ObjectRef) {
+    world.edit(job, |v| v["metadata"]["labels"] = Value::Null);
+    world.settle();
+}
+
+#[test]
+fn a_job_that_leaves_its_queue_while_it_waits_takes_nothing_from_others() {
+    let mut world = world("4", &json!({}));
+    let first = world.put(job("first", 4));
+    world.settle();
+    running(&mut world, &first, 4);
+    let waits = world.put(job("waits", 4));
+    world.settle();
+    let workload = ObjectRef::new(Kind::Workload, "default", world.key(&waits).name);
+    leave_the_queue(&mut world, &waits);
+    assert!(!world.api.objects.contains_key(&workload), "it waits for nothing");
+    assert_eq!(world.json(&waits)["spec"]["suspend"], true);
+    // It may come back.
+    world.edit(&waits, |v| v["metadata"]["labels"] = json!({"kueue.x-k8s.io/queue-name": "lq"}));
+    world.settle();
+    assert!(world.has(&first, &ConditionType::Admitted) && !world.has(&waits, &ConditionType::Admitted));
+}
+
+#[test]
+fn a_job_that_leaves_its_queue_while_it_runs_is_counted_until_it_ends() {
+    // It ends, or it is stopped.
+    for ends in [true, false] {
+        let mut world = world("4", &json!({"withinClusterQueue": "LowerPriority"}));
+        world.put(json!({"kind": "WorkloadPriorityClass", "metadata": {"name": "high"}, "value": 9}));
+        let a = world.put(job("a", 4));
+        world.settle();
+        running(&mut world, &a, 4);
+        leave_the_queue(&mut world, &a);
+        assert_eq!(world.json(&a)["spec"]["suspend"], false);
+        let mut b = job("b", 4);
+        if !ends {
+            b["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = "high".into();
+        }
+        let b = world.put(b);
+        world.settle();
+        assert!(!world.has(&b, &ConditionType::QuotaReserved), "quota in use is not free");
+        if ends {
+            world.edit(&a, |v| {
+                v["status"] = json!({"conditions": [{"type": "Complete", "status": "True",
+                    "lastTransitionTime": "2026-01-01T00:00:09Z"}]});
+            });
+            world.settle();
+            assert!(world.has(&a, &ConditionType::Finished));
+        } else {
+            assert_eq!(world.json(&a)["spec"]["suspend"], true);
+            let workload = ObjectRef::new(Kind::Workload, "default", world.key(&a).name);
+            running(&mut world, &a, 0);
+            assert!(!world.api.objects.contains_key(&workload), "it does not come back");
+            let template = &world.json(&a)["spec"]["template"]["spec"];
+            assert!(template.get("nodeSelector").is_none(), "it is as it was");
+        }
+        assert!(world.has(&b, &ConditionType::Admitted));
+    }
+}

@@ -192,6 +192,24 @@ fn a_workload_whose_job_is_not_seen_yet_is_given_ten_seconds() {
 }
 
 #[test]
+fn workloads_of_kinds_that_are_not_managed_have_not_lost_their_jobs() {
+    let mut world = world("4", &json!({}));
+    let stray = stray(&mut world);
+    let frameworks = [Kind::JobSet].into();
+    world.restart(Configuration { frameworks, ..Configuration::default() });
+    world.settle();
+    world.advance(60);
+    world.settle();
+    let workload = world.controller.workload(&Key::new("default", "stray")).unwrap();
+    assert!(workload.has_quota_reservation() && !workload.is_finished(), "its job may run");
+    world.delete(&stray);
+    world.settle();
+    world.advance(10);
+    world.settle();
+    assert!(!world.api.objects.contains_key(&stray), "nobody else lets it go");
+}
+
+#[test]
 fn a_controller_that_starts_knows_all_jobs_there_are() {
     let mut world = world("4", &json!({}));
     stray(&mut world);
@@ -393,7 +411,7 @@ fn nothing_is_said_of_what_a_namespace_that_ends_does_not_take() {
     world.fault = Box::new(move |write| {
         let object = write.operation.object();
         let refused = matches!(write.operation, Operation::Create(_));
-        refused.then(|| WriteError::NamespaceTerminating(object))
+        refused.then_some(WriteError::NamespaceTerminating(object))
     });
     for _ in 0..60 {
         world.writes.clear();

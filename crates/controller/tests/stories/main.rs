@@ -23,6 +23,8 @@ mod kinds;
 #[cfg(test)]
 mod late;
 #[cfg(test)]
+mod namesake;
+#[cfg(test)]
 mod node_pools;
 #[cfg(test)]
 mod past_usage;

@@ -192,6 +192,30 @@ fn a_cluster_queue_that_breaks_a_rule_admits_nothing_and_says_which() {
 }
 
 #[test]
+fn flavors_and_cohorts_that_break_a_rule_say_which_once() {
+    let (mut world, _) = world("4");
+    let flavor =
+        world.put(json!({"kind": "ResourceFlavor", "metadata": {"name": "odd"}, "spec": {"nodeLabels": {"a b": "c"}}}));
+    let cohort = world.put(json!({"kind": "Cohort", "metadata": {"name": "all"}, "spec": {"resourceGroups": [
+        {"coveredResources": ["cpu"], "flavors": [{"name": "std", "resources": [
+            {"name": "cpu", "nominalQuota": "4", "borrowingLimit": "1"}]}]}]}}));
+    world.settle();
+    for (about, part) in [(&flavor, "spec.nodeLabels"), (&cohort, "borrowingLimit")] {
+        world.edit(about, |v| v["metadata"]["labels"] = json!({"another": "look"}));
+        world.settle();
+        let told = notes(&world, about, "Invalid");
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].contains(part), "{told:?}");
+    }
+    // It is told again if it is put right and goes wrong again.
+    for (key, times) in [("ab", 1), ("a b", 2)] {
+        world.edit(&flavor, |v| v["spec"]["nodeLabels"] = json!({key: "c"}));
+        world.settle();
+        assert_eq!(notes(&world, &flavor, "Invalid").len(), times);
+    }
+}
+
+#[test]
 fn below_a_cycle_of_cohorts_workloads_and_queues_say_so_until_it_is_broken_up() {
     let (mut world, queue) = world("2");
     world.edit(&queue, |v| v["spec"]["cohortName"] = "left".into());

@@ -71,7 +71,7 @@ impl World {
         let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
         let ready = conditions.filter(|c| c.type_ == "Ready").all(|c| c.status == "True");
         let unschedulable = spec.is_some_and(|spec| spec.unschedulable == Some(true));
-        let taints: Vec<_> = spec.iter().flat_map(|spec| spec.taints.iter().flatten()).map(shape::taint).collect();
+        let taints = shape::taints(node);
         let pool = &mut self.nodes.pools[state.pool.0];
         let mut labels: Labels = if pool.origin == Origin::Node { Labels::new() } else { pool.labels.clone() };
         labels.extend(node.metadata.labels.iter().flatten().map(|(k, v)| (k.as_str().into(), v.as_str().into())));

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use slicegate_api::Node;
 use slicegate_api::nodepool::NodePool;
+use slicegate_api::{Node, convert};
 use slicegate_tpu::{MachineType, SliceShape, label, taint};
 use slicegate_workload::{Labels, ResourceList, Taint, TaintEffect, first_untolerated};
 
@@ -241,10 +241,10 @@ impl Pool {
         let name = node.metadata.name.as_deref().unwrap_or_default();
         let labels = node.metadata.labels.iter().flatten();
         let labels = labels.map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect();
-        let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten()).map(super::shape::taint).collect();
         let status = node.status.as_ref();
         let allocatable = status.and_then(|s| s.allocatable.as_ref().or(s.capacity.as_ref()));
-        Self::from_node(name, labels, taints, super::shape::resource_list(allocatable.into_iter().flatten()))
+        let allocatable = allocatable.and_then(|list| convert::resource_list(list).ok()).unwrap_or_default();
+        Self::from_node(name, labels, super::shape::taints(node), allocatable)
     }
 
     fn from_node(name: &str, labels: Labels, taints: Vec<Taint>, allocatable: ResourceList) -> Self {

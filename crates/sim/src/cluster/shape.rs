@@ -1,118 +1,22 @@
 //! What of a pod decides where it can run.
 
-use slicegate_api::{PodSpec as ApiPodSpec, Quantity as ApiQuantity, Taint as ApiTaint};
+use slicegate_api::{Node, PodSpec as ApiPodSpec, convert};
 use slicegate_quota::Quantity;
-use slicegate_workload::{
-    Container, NodeAffinity, Operator, PodSpec, Requirement, ResourceList, Resources, SelectorTerm, Taint, TaintEffect,
-    Toleration, TolerationOperator,
-};
+use slicegate_workload::{NodeAffinity, PodSpec, Taint, Toleration};
 
-/// Quantities by name; what cannot be read counts as nothing.
-pub(crate) fn resource_list<'a>(list: impl IntoIterator<Item = (&'a String, &'a ApiQuantity)>) -> ResourceList {
-    list.into_iter().map(|(name, quantity)| (name.as_str().into(), quantity.0.parse().unwrap_or_default())).collect()
-}
-
-fn effect(text: Option<&str>) -> Option<TaintEffect> {
-    match text {
-        Some("NoSchedule") => Some(TaintEffect::NoSchedule),
-        Some("PreferNoSchedule") => Some(TaintEffect::PreferNoSchedule),
-        Some("NoExecute") => Some(TaintEffect::NoExecute),
-        _ => None,
-    }
-}
-
-/// A taint of a node object.
-pub(crate) fn taint(taint: &ApiTaint) -> Taint {
-    Taint {
-        key: taint.key.as_str().into(),
-        value: taint.value.as_deref().unwrap_or_default().into(),
-        effect: effect(Some(&taint.effect)).unwrap_or(TaintEffect::NoSchedule),
-    }
-}
-
-fn requirement(key: &str, operator: &str, values: Option<&Vec<String>>) -> Requirement {
-    let operator = match operator {
-        "In" => Operator::In,
-        "NotIn" => Operator::NotIn,
-        "Exists" => Operator::Exists,
-        "DoesNotExist" => Operator::DoesNotExist,
-        "Gt" => Operator::Gt,
-        _ => Operator::Lt,
-    };
-    let values = values.into_iter().flatten().map(|value| value.as_str().into()).collect();
-    Requirement { key: key.into(), operator, values }
-}
-
-fn containers<'a>(
-    list: impl IntoIterator<Item = &'a k8s_openapi::api::core::v1::Container>,
-) -> impl Iterator<Item = Container> {
-    list.into_iter().map(|container| {
-        let resources = container.resources.as_ref();
-        let limits = resource_list(resources.and_then(|r| r.limits.as_ref()).into_iter().flatten());
-        let mut requests = limits.clone();
-        requests.extend(resource_list(resources.and_then(|r| r.requests.as_ref()).into_iter().flatten()));
-        Container {
-            resources: Resources { requests, limits },
-            restart_always: container.restart_policy.as_deref() == Some("Always"),
-            ..Container::default()
-        }
-    })
-}
-
-/// The part of a pod spec that scheduling reads.
+/// A pod as the scheduler sees it: as in the API, with limits as requests where there are none. Affinity and tolerations that cannot
+/// be read, which no API server takes, are as if they were not there.
 pub(crate) fn pod_spec(spec: &ApiPodSpec) -> PodSpec {
-    let node_affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref()).map(|affinity| {
-        let terms = affinity.required_during_scheduling_ignored_during_execution.as_ref().map(|required| {
-            let terms = required.node_selector_terms.iter().map(|term| SelectorTerm {
-                match_expressions: term
-                    .match_expressions
-                    .iter()
-                    .flatten()
-                    .map(|r| requirement(&r.key, &r.operator, r.values.as_ref()))
-                    .collect(),
-                match_fields: term
-                    .match_fields
-                    .iter()
-                    .flatten()
-                    .map(|r| requirement(&r.key, &r.operator, r.values.as_ref()))
-                    .collect(),
-            });
-            terms.collect()
-        });
-        NodeAffinity { required: terms, preferred: Vec::new() }
-    });
-    let tolerations = spec.tolerations.iter().flatten().map(|toleration| Toleration {
-        key: toleration.key.as_deref().unwrap_or_default().into(),
-        operator: match toleration.operator.as_deref() {
-            Some("Exists") => TolerationOperator::Exists,
-            Some("Lt") => TolerationOperator::Lt,
-            Some("Gt") => TolerationOperator::Gt,
-            _ => TolerationOperator::Equal,
-        },
-        value: toleration.value.as_deref().unwrap_or_default().into(),
-        effect: effect(toleration.effect.as_deref()),
-        seconds: toleration.toleration_seconds,
-    });
-    let overhead = resource_list(spec.overhead.iter().flatten());
-    let resources = spec.resources.as_ref().map(|resources| Resources {
-        requests: resource_list(resources.requests.iter().flatten()),
-        limits: resource_list(resources.limits.iter().flatten()),
-    });
-    PodSpec {
-        init_containers: containers(spec.init_containers.iter().flatten()).collect(),
-        containers: containers(&spec.containers).collect(),
-        resources,
-        overhead,
-        node_selector: spec
-            .node_selector
-            .iter()
-            .flatten()
-            .map(|(k, v)| (k.as_str().into(), v.as_str().into()))
-            .collect(),
-        node_affinity,
-        tolerations: tolerations.collect(),
-        ..PodSpec::default()
-    }
+    let without = || ApiPodSpec { affinity: None, tolerations: None, ..spec.clone() };
+    let mut spec = convert::pod_spec(spec).or_else(|_| convert::pod_spec(&without())).unwrap_or_default();
+    spec.use_limits_as_requests();
+    spec
+}
+
+/// The taints of a node object; what no API server takes is none.
+pub(crate) fn taints(node: &Node) -> Vec<Taint> {
+    let all = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    all.filter_map(|taint| convert::taint(taint).ok()).collect()
 }
 
 /// What of a pod decides on which nodes it fits: pods with the same shape fit on the same nodes.
@@ -135,13 +39,8 @@ impl Shape {
     pub(crate) fn of(spec: &ApiPodSpec, consumes: bool) -> Self {
         let spec = pod_spec(spec);
         let requests = spec.requests().into_iter().map(|(name, quantity)| (name, quantity.nanos())).collect();
-        Self {
-            requests,
-            selector: spec.node_selector,
-            affinity: spec.node_affinity,
-            tolerations: spec.tolerations,
-            consumes,
-        }
+        let required = spec.node_affinity.map(|affinity| NodeAffinity { preferred: Vec::new(), ..affinity });
+        Self { requests, selector: spec.node_selector, affinity: required, tolerations: spec.tolerations, consumes }
     }
 
     /// How much of a resource it asks for.
@@ -154,6 +53,42 @@ impl Shape {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn what_cannot_be_read_loses_no_requests() {
+        let spec: ApiPodSpec = serde_json::from_value(json!({
+            "containers": [{"name": "a", "resources": {"limits": {"google.com/tpu": 4}}}],
+            "tolerations": [{"operator": "Exists", "effect": "NO_SCHEDULE"}]
+        }))
+        .unwrap();
+        let shape = Shape::of(&spec, false);
+        assert_eq!((shape.request("google.com/tpu"), shape.tolerations.len()), (Quantity::from_units(4), 0));
+    }
+
+    #[test]
+    fn limits_of_a_pod_as_a_whole_stand_in_for_its_requests() {
+        let spec = json!({"containers": [{"name": "a"}], "resources": {"limits": {"cpu": "2"}}});
+        let shape = Shape::of(&serde_json::from_value(spec).unwrap(), false);
+        assert_eq!(shape.request("cpu"), Quantity::from_units(2));
+    }
+
+    #[test]
+    fn only_what_is_required_tells_shapes_apart() {
+        let shape = |affinity| {
+            let spec = json!({"containers": [], "affinity": {"nodeAffinity": affinity}});
+            Shape::of(&serde_json::from_value(spec).unwrap(), false)
+        };
+        let term = json!({"matchExpressions": [{"key": "a", "operator": "Exists"}]});
+        let required = json!({"nodeSelectorTerms": [&term]});
+        let preferred = json!([{"weight": 1, "preference": term}]);
+        let (required, preferred) = (
+            json!({"requiredDuringSchedulingIgnoredDuringExecution": required}),
+            json!({"requiredDuringSchedulingIgnoredDuringExecution": required,
+                "preferredDuringSchedulingIgnoredDuringExecution": preferred}),
+        );
+        assert_eq!(shape(required.clone()), shape(preferred));
+        assert_ne!(shape(required), shape(json!({})));
+    }
 
     #[test]
     fn limits_stand_in_for_requests() {

@@ -85,11 +85,11 @@ pub(super) fn jobs(server: &Server) -> Vec<Object> {
     JOBS.iter().flat_map(|kind| server.all(*kind)).collect()
 }
 
-fn open_jobs(server: &Server) -> Vec<Object> {
+pub(super) fn open_jobs(server: &Server) -> Vec<Object> {
     jobs(server).into_iter().filter(|j| !job_is_finished(j)).collect()
 }
 
-fn chosen<T: Clone>(all: &[T], which: u16) -> Option<T> {
+pub(super) fn chosen<T: Clone>(all: &[T], which: u16) -> Option<T> {
     all.get(place(which, all.len())).cloned()
 }
 
@@ -311,6 +311,27 @@ pub(super) fn relabel(server: &mut Server, key: &str, value: &str, which: u16) -
     let text = format!("{} to {value}", job.reference());
     server.put(job);
     Some(text)
+}
+
+/// The annotation by which a job that left its queue knows where it was.
+const LEFT: &str = "slicegate.dev/left-queue";
+
+/// Takes a job out of its queue, or puts it back where it was.
+pub(super) fn leave_queue(server: &mut Server, key: &str, mut job: Object) -> String {
+    let reference = job.reference();
+    let metadata = job.metadata_mut();
+    let labels = metadata.labels.get_or_insert_default();
+    let text = if let Some(queue) = metadata.annotations.as_mut().and_then(|all| all.remove(LEFT)) {
+        let text = format!("{reference} is back in {queue}");
+        labels.insert(key.to_owned(), queue);
+        text
+    } else {
+        let queue = labels.remove(key).unwrap_or_default();
+        metadata.annotations.get_or_insert_default().insert(LEFT.to_owned(), queue);
+        format!("{reference} leaves its queue")
+    };
+    server.put(job);
+    text
 }
 
 pub(super) fn reprioritize(server: &mut Server, which: u16, how: u16) -> Option<String> {
@@ -617,6 +638,9 @@ pub(super) fn restore(server: &mut Server, objects: &[Object]) -> bool {
 /// The next step of everybody who wishes the jobs well; nothing if all is done.
 pub(super) fn wish_well(server: &mut Server) -> Option<String> {
     for job in open_jobs(server) {
+        if job.metadata().annotations.as_ref().is_some_and(|all| all.contains_key(LEFT)) {
+            return Some(leave_queue(server, crate::defaults::QUEUE_NAME, job));
+        }
         let suspended = is_suspended(&job);
         if is_due(&job) {
             pods(server, &job);

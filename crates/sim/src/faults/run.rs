@@ -228,6 +228,10 @@ impl Run {
                 let queue = ["a", "b", "c"].get(super::dice::place(how, 3)).copied().unwrap_or("a");
                 actors::relabel(server, defaults_queue(), queue, which)
             }
+            Action::LeaveQueue => {
+                let job = actors::chosen(&actors::open_jobs(server), which);
+                job.map(|job| actors::leave_queue(server, defaults_queue(), job))
+            }
             Action::StopClusterQueue => actors::stop_cluster_queue(server, which, how),
             Action::StopLocalQueue => actors::stop_local_queue(server, which, how),
             Action::ChangeQuota => actors::change_quota(server, which, how),

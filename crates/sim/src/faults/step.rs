@@ -102,6 +102,8 @@ actions! {
     DeleteWorkload = 2 course,
     /// A job moves to another LocalQueue.
     Move = 2 course,
+    /// A job leaves its LocalQueue, or comes back.
+    LeaveQueue = 2 course,
     // ----- admins -----
     /// The stop policy of a ClusterQueue changes.
     StopClusterQueue = 3 course,

@@ -11,6 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::BAD_INPUT;
 use crate::args::ControllerArgs;
+use crate::configuration::Problems;
 use settings::{Environment, Settings};
 
 /// It cannot run, or not any longer.
@@ -32,8 +33,7 @@ pub(crate) fn run(args: &ControllerArgs) -> ExitCode {
 }
 
 fn begin(args: &ControllerArgs) -> Result<ExitCode, String> {
-    let told = args.configuration.read().map_err(|problems| problems.to_string())?;
-    let settings = Settings::new(args, told, &Environment::of_process())?;
+    let settings = settings(args).map_err(|problems| problems.to_string())?;
     logging::start(args)?;
     logging::end_on_panic(args.log_format);
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -50,6 +50,13 @@ fn begin(args: &ControllerArgs) -> Result<ExitCode, String> {
             ExitCode::from(FAILED)
         }
     })
+}
+
+fn settings(args: &ControllerArgs) -> Result<Settings, Problems> {
+    let opened = args.configuration.open()?;
+    let found = opened.as_ref().map(|(document, sources)| (document, &sources[..]));
+    let told = args.configuration.follow(found)?;
+    Settings::new(args, told, &Environment::of_process(), &|errors| Problems::of_file(found, errors))
 }
 
 async fn controller(args: &ControllerArgs, settings: Settings) -> Result<(), String> {
@@ -82,7 +89,8 @@ async fn controller(args: &ControllerArgs, settings: Settings) -> Result<(), Str
     };
     tokio::pin!(shutdown);
     let starting = async {
-        let client = connect(args.kubeconfig.as_deref()).await.map_err(|error| error.to_string())?;
+        let client =
+            connect(args.kubeconfig.as_deref(), args.context.as_deref()).await.map_err(|error| error.to_string())?;
         let health = Health::new(&settings.liveness, &settings.readiness);
         let servers = serve(&client, settings.serving, &health).await.map_err(|error| error.to_string())?;
         Ok::<_, String>((client, health, servers))

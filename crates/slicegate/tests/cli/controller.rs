@@ -36,12 +36,35 @@ fn without_an_api_server_it_ends_with_one_line() {
 }
 
 #[test]
+fn the_context_says_which_api_server() {
+    let two = NOWHERE
+        .replace("clusters: [", "clusters: [{name: d, cluster: {server: 'http://127.0.0.1:2'}}, ")
+        .replace("contexts: [", "contexts: [{name: y, context: {cluster: d, user: u}}, ");
+    let kubeconfig = file("two.kubeconfig", &two);
+    let run = |context: &str| run_on("", &["controller", "--kubeconfig", &kubeconfig, "--context", context]);
+    for (context, server) in [("x", "http://127.0.0.1:1/"), ("y", "http://127.0.0.1:2/"), ("", "http://127.0.0.1:1/")] {
+        let (status, _, err) = run(context);
+        assert_eq!(status, 1);
+        assert!(last_line(&err).starts_with(&format!("error: the API server {server} does not answer: ")), "{err}");
+    }
+    let (status, _, err) = run("z");
+    assert_eq!(status, 1);
+    let says =
+        format!("error: the kubeconfig {kubeconfig} cannot be used: there is no context \"z\"; there are \"y\", \"x\"");
+    assert_eq!(last_line(&err), says);
+}
+
+#[test]
 fn what_is_wrong_with_a_configuration_is_told_before_anything_else() {
     let head = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n";
     for (name, text, says) in [
         ("unknown.yaml", "leaderElecton: {}\n", "leaderElecton"),
-        ("lease.yaml", "leaderElection: {renewDeadline: 20s}\n", "leaderElection.renewDeadline: 20 s is not less than"),
-        ("address.yaml", "metrics: {bindAddress: nowhere}\n", "metrics.bindAddress nowhere: "),
+        (
+            "lease.yaml",
+            "leaderElection: {renewDeadline: 20s}\n",
+            "lease.yaml:3:33: leaderElection.renewDeadline: 20 s is not less than",
+        ),
+        ("address.yaml", "metrics: {bindAddress: nowhere}\n", "metrics.bindAddress: \"nowhere\" has no port"),
     ] {
         let config = file(name, &(head.to_owned() + text));
         let (status, out, err) = run_on("", &["controller", "--config", &config]);

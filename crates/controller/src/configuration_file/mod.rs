@@ -1,4 +1,9 @@
-//! Kueue's configuration file, as far as it says how to decide.
+//! Kueue's configuration file. [`from_file`] reads how to decide, [`controller_manager`] how the process runs; a controller refuses
+//! to start with a file in which either finds something wrong.
+
+mod duration;
+mod gates;
+mod manager;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,6 +16,15 @@ use slicegate_workload::{
 
 use crate::Configuration;
 
+pub use duration::go_duration;
+pub use gates::{feature_gates, set_feature_gates};
+pub use manager::{Address, ControllerManager, LeaderElection, WebhookCertificate, controller_manager};
+
+use gates::{DISABLE_WAIT_FOR_PODS_READY, gate};
+
+/// Where the controller runs if nothing says otherwise.
+pub const DEFAULT_NAMESPACE: &str = "kueue-system";
+
 /// Something wrong with a configuration file.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{path}: {why}")]
@@ -21,54 +35,12 @@ pub struct ConfigurationError {
     pub why: String,
 }
 
-fn error(path: impl Into<String>, why: impl Into<String>) -> ConfigurationError {
-    ConfigurationError { path: path.into(), why: why.into() }
+impl ConfigurationError {
+    /// The name of the feature gate that it is about, if it is about one.
+    pub fn feature_gate(&self) -> Option<&str> {
+        self.path.strip_prefix(gates::PATH)
+    }
 }
-
-/// Feature gates of Kueue's that change nothing here: what they are about is left out, or done in one way whatever they say.
-const WITHOUT_EFFECT: [&str; 37] = [
-    "CustomMetricLabels",
-    "DeferRayServiceFinalizationForRedisCleanup",
-    "FailureRecoveryPolicy",
-    "FastQuotaReleaseInPodIntegration",
-    "KueueDRAIntegration",
-    "KueueDRAIntegrationConsumableCapacity",
-    "KueueDRAIntegrationExtendedResource",
-    "KueueDRAIntegrationPartitionableDevices",
-    "KueueDRARejectWorkloadsWhenDRADisabled",
-    "LWSImmutableGroupSize",
-    "ManagedJobsNamespaceSelectorAlwaysRespected",
-    "MetricForWorkloadCreationLatency",
-    "MetricsForCohorts",
-    "MultiKueue",
-    "MultiKueueAdaptersForCustomJobs",
-    "MultiKueueClusterProfile",
-    "MultiKueueIncrementalDispatcherConfig",
-    "MultiKueueIncrementalDispatcherRespectConfigOrder",
-    "MultiKueueKubeConfigPathValidation",
-    "MultiKueueManagerQuotaAutomation",
-    "MultiKueueRemoteSpecSync",
-    "PodIntegrationValidateGroupOwner",
-    "RejectUpdatesToCQWithInvalidOnFlavors",
-    "RemoveFinalizersWithStrictPatch",
-    "SchedulerLibraryIntegration",
-    "SkipAncestorCheckForDeletedWorkloads",
-    "SparkApplicationIntegration",
-    "TASAssignmentsEncodingByHostnamePrefix",
-    "TASCacheNodeMatchResults",
-    "TASCacheTopologyTree",
-    "TASCachingRemainingResources",
-    "TASValidateWorkloadSliceSize",
-    "TLSOptions",
-    "ValidateRayAndSparkJobUpdates",
-    "VectorizedResourceRequests",
-    "VisibilityOnDemand",
-    "WorkloadRequestUseMergePatch",
-];
-
-/// Gates that are about validation, which is as Kueue's by default.
-const OF_VALIDATION: [&str; 3] =
-    ["WorkloadIdentifierAnnotations", "WorkloadValidateResourcesAreNonNegative", "WorkloadValidationForPodSetMetadata"];
 
 /// Job kinds by the names that the file has for them.
 const FRAMEWORKS: [(&str, Kind); 4] = [
@@ -110,69 +82,24 @@ pub struct FromFile {
     pub ignored: Vec<String>,
 }
 
-/// Reads a duration as Go writes them, such as `5m0s`, in microseconds.
-///
-/// # Errors
-/// If the text is none, or negative.
-///
-/// ```
-/// assert_eq!(slicegate_controller::go_duration("1h0m1.5s").unwrap(), 3_601_500_000);
-/// assert!(slicegate_controller::go_duration("5 minutes").is_err());
-/// ```
-pub fn go_duration(text: &str) -> Result<i64, String> {
-    let fail = || format!("{text:?} is no duration; write numbers with units, such as 5m or 1h30m");
-    if text == "0" {
-        return Ok(0);
-    }
-    let mut rest = text.strip_prefix('+').unwrap_or(text);
-    let mut total: i64 = 0;
-    if rest.is_empty() {
-        return Err(fail());
-    }
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(fail)?;
-        let (number, tail) = rest.split_at(digits);
-        let unit_end = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
-        let (unit, tail) = tail.split_at(unit_end);
-        let nanos: i128 = match unit {
-            "ns" => 1,
-            "us" | "µs" | "μs" => 1_000,
-            "ms" => 1_000_000,
-            "s" => 1_000_000_000,
-            "m" => 60_000_000_000,
-            "h" => 3_600_000_000_000,
-            _ => return Err(fail()),
-        };
-        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-        if whole.is_empty() && fraction.is_empty() || fraction.contains('.') || number.len() > 30 {
-            return Err(fail());
-        }
-        let parse =
-            |t: &str| -> Result<i128, String> { if t.is_empty() { Ok(0) } else { t.parse().map_err(|_| fail()) } };
-        let fraction_digits = u32::try_from(fraction.len()).map_err(|_| fail())?;
-        let scale = 10_i128.checked_pow(fraction_digits).ok_or_else(fail)?;
-        let part = parse(whole)?
-            .checked_mul(nanos)
-            .and_then(|n| n.checked_add(parse(fraction).ok()?.checked_mul(nanos)? / scale))
-            .ok_or_else(fail)?;
-        total = i64::try_from(part / 1_000).ok().and_then(|micros| total.checked_add(micros)).ok_or_else(fail)?;
-        rest = tail;
-    }
-    Ok(total)
-}
-
+/// What is found while a file is read.
+#[derive(Default)]
 struct Reading {
     errors: Vec<ConfigurationError>,
     ignored: Vec<String>,
 }
 
 impl Reading {
+    fn error(&mut self, path: impl Into<String>, why: impl Into<String>) {
+        self.errors.push(ConfigurationError { path: path.into(), why: why.into() });
+    }
+
     fn micros(&mut self, path: &str, text: Option<&String>) -> Option<i64> {
         let text = text?;
         match go_duration(text) {
             Ok(micros) => Some(micros),
             Err(why) => {
-                self.errors.push(error(path, why));
+                self.error(path, why);
                 None
             }
         }
@@ -185,7 +112,7 @@ impl Reading {
     fn positive(&mut self, path: &str, value: Option<i32>) -> Option<i32> {
         let value = value?;
         if value < 0 {
-            self.errors.push(error(path, format!("{value} is negative; write 0 or more")));
+            self.error(path, format!("{value} is negative; write 0 or more"));
             return None;
         }
         Some(value)
@@ -196,14 +123,14 @@ impl Reading {
         let found = words.iter().find(|(word, _)| word == text).map(|(_, value)| *value);
         if found.is_none() {
             let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-            self.errors.push(error(path, format!("{text:?} is not known; write one of {}", known.join(", "))));
+            self.error(path, format!("{text:?} is not known; write one of {}", known.join(", ")));
         }
         found
     }
 
     fn only_in_v1beta1(&mut self, older: bool, path: &str, there: bool) {
         if there && !older {
-            self.errors.push(error(path, "v1beta2 does not have this field; take it out, or write v1beta1"));
+            self.error(path, "v1beta2 does not have this field; take it out, or write v1beta1");
         }
     }
 
@@ -220,9 +147,9 @@ impl Reading {
 /// All that is wrong with it.
 pub fn from_file(file: &file::Configuration) -> Result<FromFile, Vec<ConfigurationError>> {
     let older = file.api_version.as_deref() == Some(V1BETA1);
-    let mut reading = Reading { errors: Vec::new(), ignored: Vec::new() };
+    let mut reading = Reading::default();
     let mut configuration = Configuration::default();
-    let namespace = file.namespace.as_deref().unwrap_or("kueue-system");
+    let namespace = file.namespace.as_deref().filter(|name| !name.is_empty()).unwrap_or(DEFAULT_NAMESPACE);
     configuration.manage_jobs_without_queue_name = file.manage_jobs_without_queue_name.unwrap_or(false);
     configuration.managed_jobs_namespace_selector = match &file.managed_jobs_namespace_selector {
         None => LabelSelector {
@@ -234,7 +161,7 @@ pub fn from_file(file: &file::Configuration) -> Result<FromFile, Vec<Configurati
             ..LabelSelector::default()
         },
         Some(selector) => convert::label_selector(selector).unwrap_or_else(|why| {
-            reading.errors.push(error("managedJobsNamespaceSelector", why.to_string()));
+            reading.error(format!("managedJobsNamespaceSelector.{}", why.path), why.problem.to_string());
             LabelSelector::default()
         }),
     };
@@ -262,60 +189,6 @@ pub fn from_file(file: &file::Configuration) -> Result<FromFile, Vec<Configurati
         Ok(FromFile { configuration, ignored: reading.ignored })
     } else {
         Err(reading.errors)
-    }
-}
-
-/// The names of all feature gates that are known, those without an effect included.
-pub fn feature_gates() -> impl Iterator<Item = &'static str> {
-    let others = ["ShortWorkloadNames", "AssignQueueLabelsForPods", "CleanupProvisioningRequestsOnEviction"];
-    let others = others.into_iter().chain(["FinishOrphanedWorkloads", DISABLE_WAIT_FOR_PODS_READY]);
-    let others = others
-        .chain(["WorkloadPriorityClassDefaulting", LOCAL_QUEUE_METRICS])
-        .chain(WITHOUT_EFFECT)
-        .chain(OF_VALIDATION);
-    others.chain(slicegate_admission::Gates::NAMES)
-}
-
-/// Switches feature gates by their names, where there is no file. Returns what is accepted but not followed.
-///
-/// # Errors
-/// All gates that are not known; their path is `featureGates.NAME`.
-pub fn set_feature_gates(
-    configuration: &mut Configuration,
-    gates: &BTreeMap<String, bool>,
-) -> Result<Vec<String>, Vec<ConfigurationError>> {
-    let mut reading = Reading { errors: Vec::new(), ignored: Vec::new() };
-    for (name, on) in gates {
-        gate(&mut reading, configuration, name, *on);
-    }
-    if gates.get(DISABLE_WAIT_FOR_PODS_READY) == Some(&true) {
-        configuration.engine.wait_for_pods_ready = None;
-    }
-    if reading.errors.is_empty() { Ok(reading.ignored) } else { Err(reading.errors) }
-}
-
-/// The gate that switches a whole section off.
-const DISABLE_WAIT_FOR_PODS_READY: &str = "DisableWaitForPodsReady";
-/// The gate that switches the metrics of LocalQueues off.
-const LOCAL_QUEUE_METRICS: &str = "LocalQueueMetrics";
-
-fn gate(reading: &mut Reading, configuration: &mut Configuration, name: &str, on: bool) {
-    match name {
-        // They are looked at with their sections.
-        DISABLE_WAIT_FOR_PODS_READY | LOCAL_QUEUE_METRICS => {}
-        "WorkloadPriorityClassDefaulting" => configuration.priority_class_defaulting = on,
-        "ShortWorkloadNames" => configuration.short_workload_names = on,
-        "AssignQueueLabelsForPods" => configuration.assign_queue_labels_for_pods = on,
-        "CleanupProvisioningRequestsOnEviction" => configuration.cleanup_provisioning_requests_on_eviction = on,
-        "FinishOrphanedWorkloads" => configuration.finish_orphaned_workloads = on,
-        name if WITHOUT_EFFECT.contains(&name) || OF_VALIDATION.contains(&name) => {
-            reading.ignored.push(format!("featureGates.{name}: has no effect"));
-        }
-        name => {
-            if let Err(unknown) = configuration.engine.gates.set(name, on) {
-                reading.errors.push(error(format!("featureGates.{name}"), unknown.to_string()));
-            }
-        }
     }
 }
 
@@ -373,13 +246,13 @@ fn fair_sharing(reading: &mut Reading, file: &file::Configuration, older: bool) 
         if !older {
             let why =
                 "it must be there where fairSharing is; write [LessThanOrEqualToFinalShare, LessThanInitialShare]";
-            reading.errors.push(error(at, why));
+            reading.error(at, why);
         }
         strategies = lists[2].to_vec();
     } else if strategies.len() == said.len() && !lists.contains(&strategies.as_slice()) {
         let why = "these do not go together; write one of LessThanOrEqualToFinalShare and LessThanInitialShare, or both in \
                    this order";
-        reading.errors.push(error(at, why));
+        reading.error(at, why);
     }
     Some(FairSharing { strategies })
 }
@@ -393,7 +266,7 @@ fn admission_fair_sharing(reading: &mut Reading, file: &file::Configuration) -> 
     for (resource, weight) in section.resource_weights.iter().flatten() {
         if !weight.is_finite() || *weight < 0.0 {
             let why = format!("{weight} is no weight; write 0 or more");
-            reading.errors.push(error(format!("{at}.resourceWeights[{resource}]"), why));
+            reading.error(format!("{at}.resourceWeights[{resource}]"), why);
         }
         resource_weights.insert(resource.as_str().into(), *weight);
     }
@@ -420,21 +293,19 @@ fn resources(reading: &mut Reading, file: &file::Configuration, configuration: &
     for (i, rule) in section.transformations.iter().flatten().enumerate() {
         let at = format!("resources.transformations[{i}]");
         let Some(input) = rule.input.as_deref().filter(|i| !i.is_empty()) else {
-            reading
-                .errors
-                .push(error(format!("{at}.input"), "the resource is missing; name the one that is transformed"));
+            reading.error(format!("{at}.input"), "the resource is missing; name the one that is transformed");
             continue;
         };
         let words = [("Retain", TransformStrategy::Retain), ("Replace", TransformStrategy::Replace)];
         let strategy = reading.choose(&format!("{at}.strategy"), rule.strategy.as_ref(), &words).unwrap_or_default();
         let outputs = convert::resource_list(&rule.outputs.clone().unwrap_or_default()).unwrap_or_else(|why| {
-            reading.errors.push(error(format!("{at}.outputs"), why.to_string()));
+            reading.error(format!("{at}.outputs{}", why.path), why.problem.to_string());
             BTreeMap::new()
         });
         let multiply_by = rule.multiply_by.as_deref().filter(|r| !r.is_empty()).map(Into::into);
         let rule = Transformation { strategy, multiply_by, outputs };
         if configuration.engine.transformations.insert(input.into(), rule).is_some() {
-            reading.errors.push(error(format!("{at}.input"), format!("{input} has a transformation already")));
+            reading.error(format!("{at}.input"), format!("{input} has a transformation already"));
         }
     }
 }
@@ -463,7 +334,7 @@ fn integrations(
             reading.ignored.push(format!("{at}: {name} is not supported"));
         } else {
             let known: Vec<&str> = FRAMEWORKS.iter().map(|(n, _)| *n).collect();
-            reading.errors.push(error(at, format!("{name:?} is not known; write one of {}", known.join(", "))));
+            reading.error(at, format!("{name:?} is not known; write one of {}", known.join(", ")));
         }
     }
     frameworks
@@ -496,6 +367,15 @@ mod tests {
     }
 
     #[test]
+    fn the_namespace_of_the_controller_is_left_alone() {
+        for (namespace, values) in [("theirs", ["kube-system", "theirs"]), ("", ["kube-system", DEFAULT_NAMESPACE])] {
+            let said = read(V1BETA2, json!({"namespace": namespace})).unwrap().configuration;
+            let expressions = said.managed_jobs_namespace_selector.match_expressions;
+            assert_eq!(expressions[0].values, values.map(Into::into), "{namespace}");
+        }
+    }
+
+    #[test]
     fn all_that_is_wrong_is_told_at_once() {
         let errors = read(
             V1BETA2,
@@ -504,7 +384,11 @@ mod tests {
                 "fairSharing": {"preemptionStrategies": ["LessThanInitialShare", "LessThanOrEqualToFinalShare"]},
                 "integrations": {"frameworks": ["batch/jobs", "pod"]},
                 "featureGates": {"Nonsense": true},
-                "resources": {"transformations": [{"outputs": {}}], "quotaCheckStrategy": "Both"},
+                "resources": {
+                    "transformations": [{"outputs": {}}, {"input": "a", "outputs": {"b/c": "many"}}],
+                    "quotaCheckStrategy": "Both",
+                },
+                "managedJobsNamespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Like"}]},
             }),
         )
         .unwrap_err();
@@ -512,11 +396,13 @@ mod tests {
         assert_eq!(
             paths,
             [
+                "managedJobsNamespaceSelector.matchExpressions[0].operator",
                 "waitForPodsReady.enable",
                 "waitForPodsReady.timeout",
                 "fairSharing.preemptionStrategies",
                 "resources.quotaCheckStrategy",
                 "resources.transformations[0].input",
+                "resources.transformations[1].outputs[b/c]",
                 "integrations.frameworks[0]",
                 "featureGates.Nonsense",
             ]
@@ -538,6 +424,10 @@ mod tests {
         assert!(said.configuration.short_workload_names);
         assert_eq!(said.configuration.retention_after_finished_seconds, Some(3_600));
         assert_eq!(said.ignored.len(), 2, "{:?}", said.ignored);
+        for (on, told) in [(true, 1), (false, 0)] {
+            let said = read(V1BETA2, json!({"featureGates": {"ConcurrentAdmission": on}})).unwrap();
+            assert_eq!(said.ignored.len(), told, "{:?}", said.ignored);
+        }
     }
 
     #[test]
@@ -548,52 +438,5 @@ mod tests {
             assert!(asked(json!({"slicegate": {"provisionOnlyAddedPods": true}})));
             assert!(!asked(json!({"slicegate": {"provisionOnlyAddedPods": false}})));
         }
-    }
-
-    #[test]
-    fn gates_can_be_set_without_a_file() {
-        let mut configuration = Configuration::default();
-        configuration.engine.wait_for_pods_ready = Some(WaitForPodsReady::default());
-        let mut set = |list: &[(&str, bool)]| {
-            set_feature_gates(&mut configuration, &list.iter().map(|(n, on)| ((*n).to_owned(), *on)).collect())
-        };
-        let ignored = set(&[
-            ("ElasticJobsViaWorkloadSlices", false),
-            ("MultiKueue", true),
-            ("WorkloadPriorityClassDefaulting", false),
-            ("DisableWaitForPodsReady", true),
-        ]);
-        assert_eq!(ignored.unwrap(), ["featureGates.MultiKueue: has no effect"]);
-        let errors = set(&[("Nonsense", true), ("Nonsense2", false)]).unwrap_err();
-        assert_eq!(
-            errors.iter().map(|e| e.path.as_str()).collect::<Vec<_>>(),
-            ["featureGates.Nonsense", "featureGates.Nonsense2"]
-        );
-        assert!(!configuration.engine.gates.elastic_jobs_via_workload_slices);
-        assert!(!configuration.priority_class_defaulting);
-        assert_eq!(configuration.engine.wait_for_pods_ready, None);
-    }
-
-    #[test]
-    fn durations_are_those_of_go() {
-        for (text, micros) in [("0", 0), ("5m0s", 300_000_000), ("1.5h", 5_400_000_000), ("250ms", 250_000), ("1us", 1)]
-        {
-            assert_eq!(go_duration(text), Ok(micros), "{text}");
-        }
-        for text in ["", "5", "m", "-5m", "5d", "1.2.3s", "999999999999999999999999h"] {
-            assert!(go_duration(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn every_gate_is_known_once() {
-        let mut gates = slicegate_admission::Gates::default();
-        for name in WITHOUT_EFFECT.iter().chain(&OF_VALIDATION) {
-            assert!(gates.set(name, true).is_err(), "{name} has an effect");
-        }
-        let all: BTreeSet<&str> = feature_gates().collect();
-        assert_eq!(all.len(), feature_gates().count());
-        let all = all.into_iter().map(|name| (name.to_owned(), true)).collect();
-        set_feature_gates(&mut Configuration::default(), &all).unwrap();
     }
 }

@@ -365,7 +365,7 @@ fn who_cannot_be_started_or_stopped_is_told_so_once() {
         world.advance(1);
     }
     assert!(world.has(&a, &ConditionType::Admitted));
-    assert_eq!(told(&world), [once.clone()], "it is not started");
+    assert_eq!(told(&world), std::slice::from_ref(&once), "it is not started");
     world.fault = Box::new(|_| None);
     world.advance(61);
     world.settle();

@@ -21,7 +21,7 @@ use crate::metrics::Process;
 use crate::{conversion, metrics};
 
 /// How often the certificate is looked at, and the API server told anew where the webhook is, in case that definitions come or go.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// The same while there is nobody to tell, or it failed just now.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Conversions of many objects side by side.

@@ -26,7 +26,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// A watch that did well for so long has done well.
 const DONE_WELL: Duration = Duration::from_secs(30);
 /// How long to wait before a kind that is not served is looked for again.
-const ABSENT_WAIT: Duration = Duration::from_secs(10);
+const ABSENT_WAIT: Duration = Duration::from_secs(5);
 /// After how long it is said once more that something still goes wrong.
 const REMIND: Duration = Duration::from_mins(5);
 

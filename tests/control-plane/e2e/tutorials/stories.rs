@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use slicegate_control_plane::api::text;
+use slicegate_control_plane::api::{self, condition, name, text};
 use slicegate_control_plane::gke::{Pool, Settings};
 use slicegate_control_plane::observe::Change;
+use slicegate_control_plane::wait::{Objects, Wait};
 use slicegate_control_plane::{Error, Result, Value, ensure, json};
 use tokio::time::Instant;
 
@@ -260,8 +261,14 @@ async fn jobs_are_deleted(story: &Story<'_>) -> Result<()> {
     story.is_as_at(1.06).await?;
     story.apply("jobs", "run").await?;
     story.is_as_at(3.0).await?;
-    let waiting = [story.recording.manifest("jobs", "wait1")?, story.recording.manifest("jobs", "wait2")?];
-    story.stage.cluster.kubectl.apply(&waiting.join("\n---\n")).await?;
+    // One after the other: of two that come at once either may be looked at first.
+    story.apply("jobs", "wait1").await?;
+    let decided = |seen: &Objects| {
+        seen.values().any(|w| name(w).starts_with("job-wait1-") && condition(w, "QuotaReserved").is_some())
+    };
+    let client = &story.stage.cluster.client;
+    Wait::new(client, api::WORKLOADS, "default").until("the first is decided about", decided).await?;
+    story.apply("jobs", "wait2").await?;
     story.is_as_at(6.5).await?;
     story.kubectl(&["delete", "job", "wait1"]).await?;
     story.is_as_at(9.0).await?;
